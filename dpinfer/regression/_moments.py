@@ -356,8 +356,17 @@ def noise_of_scores(solution: Solution) -> FloatArray:
     )
 
 
-def check_groups(groups: Any, labels: Any, size: int) -> Any:
-    """Return groups as numbers from 0, one for each row."""
+def clustered(groups: Any, cov_type: str, labels: Any, size: int) -> Any:
+    """Return groups as numbers from 0, one for each row, None unless they are asked for."""
+    if (groups is None) == (cov_type == "cluster"):
+        raise InvalidParameterError(
+            f"groups must be given for cov_type='cluster', and only then, got {show(groups)} for "
+            f"{cov_type!r}"
+        )
+    return None if groups is None else _codes(groups, labels, size)
+
+
+def _codes(groups: Any, labels: Any, size: int) -> Any:
     import pandas as pd
 
     groups = as_table(groups, "groups")

@@ -526,6 +526,11 @@ class Estimates(NamedTuple):
     scores: FloatArray
     llf: float
 
+    @property
+    def influence(self) -> FloatArray:
+        """What each cell adds to the estimates."""
+        return np.asarray(np.linalg.solve(self.information, self.scores.T).T)
+
 
 def estimated(exog: FloatArray, offset: FloatArray, parts: list[Part], family: str) -> Estimates:
     """Return the estimates, or say why there are none."""

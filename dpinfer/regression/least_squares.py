@@ -7,21 +7,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
 
 from dpinfer._check import (
     FloatArray,
     as_pandas,
     check_alpha,
-    check_array,
     check_flag,
     check_option,
-    one_line,
-    show,
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.regression._formula import (
-    LARGEST,
     Design,
     NoiseOf,
     Nonlinear,
@@ -29,7 +24,6 @@ from dpinfer.regression._formula import (
     column_of,
     formula_design,
     published_columns,
-    rebuilt,
     without_missing,
 )
 from dpinfer.regression._moments import (
@@ -39,13 +33,13 @@ from dpinfer.regression._moments import (
     Method,
     Moments,
     Solution,
-    check_groups,
+    clustered,
     noise_covariance,
 )
+from dpinfer.regression._results import RegressionResult
 from dpinfer.releases.coerce import MISSING, Missing
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
-from dpinfer.results.presentation import Listed, Plotted
 from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
@@ -78,7 +72,7 @@ _METHODS = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class NoisyRegression(Listed, Plotted):
+class NoisyRegression(RegressionResult):
     """Least squares corrected for the noise in published columns.
 
     Made by :func:`noisy_ols`. Names follow ``RegressionResults`` of statsmodels; with n rows and
@@ -109,26 +103,6 @@ class NoisyRegression(Listed, Plotted):
     def params(self) -> Any:
         """The p corrected coefficients."""
         return self._name(self._params)
-
-    @cached_property
-    def bse(self) -> Any:
-        """Standard errors of the coefficients."""
-        return self._name(self._std)
-
-    @cached_property
-    def tvalues(self) -> Any:
-        """Coefficients in standard errors; 0 where both are 0."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return self._name(np.where(self._params == 0, 0.0, self._params / self._std))
-
-    @cached_property
-    def pvalues(self) -> Any:
-        """Two-sided p-values of the hypotheses that a coefficient is 0."""
-        return self._name(2.0 * self._reference.sf(np.abs(np.asarray(self.tvalues))))
-
-    def cov_params(self) -> Any:
-        """Return the covariance matrix of the coefficients, shape (p, p)."""
-        return self._square(self.covariance)
 
     def conf_int(self, alpha: float = 0.05) -> Intervals:
         """Return :class:`~dpinfer.Intervals` of level 1 - ``alpha`` in (0, 1) for the coefficients.
@@ -233,34 +207,8 @@ class NoisyRegression(Listed, Plotted):
         """
         if exog is None:
             return self.fittedvalues
-        exog = as_pandas(exog, "exog")
-        labels = exog.index if hasattr(exog, "columns") else None
-        if self.design.spec is not None:
-            exog = rebuilt(self.design.spec, exog)
-        elif hasattr(exog, "columns") and list(exog.columns) != self.design.names:
-            raise InvalidParameterError(
-                f"exog must have the columns {show(self.design.names)}, in this order"
-            )
-        matrix = check_array(exog, "exog", ge=-LARGEST, le=LARGEST)
-        if matrix.ndim not in (1, 2) or matrix.shape[-1] != len(self._params):
-            raise InvalidParameterError(
-                f"exog must have {len(self._params)} columns, got shape {matrix.shape}"
-            )
+        matrix, labels = self._new_rows(exog)
         return attach_labels(np.asarray(matrix @ self._params), labels)
-
-    def t_test(self, r_matrix: Any) -> Any:
-        """Test linear functions of the coefficients, one at a time: ContrastResults of statsmodels.
-
-        ``r_matrix`` is ``"x1 = x2"``, or holds the weights of each function in a row.
-        """
-        return self._through_statsmodels("t_test", r_matrix)
-
-    def wald_test(self, r_matrix: Any) -> Any:
-        """Test linear hypotheses together (F where ``use_t``, otherwise χ²), as statsmodels does.
-
-        ``r_matrix`` is ``"x1 = 0, x2 = 0"``, or holds the weights of each function in a row.
-        """
-        return self._through_statsmodels("wald_test", r_matrix, scalar=True)
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return coefficients, standard errors, tests and intervals beside the naive fit.
@@ -293,11 +241,6 @@ class NoisyRegression(Listed, Plotted):
         }
         return frame
 
-    def _rows(self) -> tuple[int, pd.Index | None]:
-        import pandas as pd
-
-        return len(self.design.names), pd.Index(self.design.names)
-
     def _table(self, alpha: float = 0.05) -> Table:
         frame = self.summary_frame(alpha).drop(columns="naive_std_err")
         covered = self.cov_type if self.uncertainty == "noise+sampling" else "of the noise"
@@ -320,23 +263,16 @@ class NoisyRegression(Listed, Plotted):
         )
 
     def __repr__(self) -> str:
-        shown = ", ".join(
-            f"{name} {value:.6g}"
-            for name, value in zip(self.design.names, self._params, strict=True)
-        )
-        return f"{type(self).__name__}({show(shown)[1:-1]}; {int(self.nobs)} rows, {self.method})"
+        rows = f"{int(self.nobs)} rows, {self.method}"
+        return f"{type(self).__name__}({self._shown()}; {rows})"
 
     @cached_property
     def _params(self) -> FloatArray:
         return self.solution.in_units(self.solution.coefficients)
 
-    @cached_property
-    def _std(self) -> FloatArray:
-        return np.asarray(np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
-
     @property
-    def _reference(self) -> Any:
-        return stats.t(self.df_inference) if self.use_t else stats.norm()
+    def _degrees(self) -> float:
+        return self.df_inference if self.use_t else np.inf
 
     @property
     def _assumed(self) -> tuple[str, ...]:
@@ -344,39 +280,8 @@ class NoisyRegression(Listed, Plotted):
             return ("errors without a law are taken to have the fourth moment of Gaussian ones",)
         return ()
 
-    def _name(self, values: FloatArray) -> Any:
-        if not self.design.labelled:
-            return values
-        import pandas as pd
-
-        return pd.Series(values, index=self.design.names)
-
-    def _square(self, values: FloatArray) -> Any:
-        if not self.design.labelled:
-            return values
-        import pandas as pd
-
-        return pd.DataFrame(values, self.design.names, self.design.names)
-
     def _by_row(self, values: FloatArray) -> Any:
         return attach_labels(values, self.design.row_labels)
-
-    def _through_statsmodels(self, test: str, r_matrix: Any, **details: Any) -> Any:
-        from statsmodels.base.model import LikelihoodModelResults
-
-        fitted = LikelihoodModelResults(
-            self.design.model, self._params, normalized_cov_params=self.covariance, scale=1.0
-        )
-        fitted.use_t = self.use_t
-        fitted.df_resid = self.df_resid
-        fitted.df_resid_inference = self.df_inference
-        try:
-            return getattr(fitted, test)(r_matrix, **details)
-        except Exception as error:  # statsmodels checks in its own ways
-            raise InvalidParameterError(
-                "r_matrix must be hypotheses about the coefficients as statsmodels takes them, "
-                f"got {show(r_matrix)}: {one_line(error)}"
-            ) from error
 
 
 _NONLINEAR: tuple[Nonlinear, ...] = ("refuse", "delta")
@@ -562,16 +467,10 @@ def _covariance(
 
 
 def _checked_groups(groups: Any, cov_type: str, uncertainty: str, design: Design) -> Any:
-    if (groups is None) == (cov_type == "cluster"):
-        raise InvalidParameterError(
-            f"groups must be given for cov_type='cluster', and only then, got {show(groups)} for "
-            f"{cov_type!r}"
-        )
-    if groups is None:
-        return None
-    if uncertainty == "noise":
+    codes = clustered(groups, cov_type, design.row_labels, len(design.endog))
+    if codes is not None and uncertainty == "noise":
         raise InvalidParameterError(
             "groups must not be given for uncertainty='noise', which takes the errors of the rows "
             "to be independent"
         )
-    return check_groups(groups, design.row_labels, len(design.endog))
+    return codes

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import (
@@ -34,15 +35,15 @@ from dpinfer.regression._formula import (
     numbered_names,
     one_each,
     read_formula,
-    rebuilt,
 )
+from dpinfer.regression._moments import clustered
+from dpinfer.regression._results import RegressionResult
 from dpinfer.regression._selected_counts import FAMILIES, Cells, Estimates, Part, estimated
 from dpinfer.releases.listed import ListedCells, listed_cells
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.null import AsymptoticNull
-from dpinfer.results.presentation import Listed, Plotted
 from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
@@ -50,10 +51,10 @@ if TYPE_CHECKING:
 
 CountFamily = Literal["negative-binomial", "lognormal-poisson"]
 Universe = Literal["known", "unknown"]
-CountCovariance = Literal["nonrobust", "HC0"]
+CountCovariance = Literal["nonrobust", "HC0", "cluster"]
 
 UNIVERSES: tuple[Universe, ...] = ("known", "unknown")
-COVARIANCES: tuple[CountCovariance, ...] = ("nonrobust", "HC0")
+COVARIANCES: tuple[CountCovariance, ...] = ("nonrobust", "HC0", "cluster")
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,21 @@ class CountDesign:
     offset: FloatArray
     names: list[Any]
     labels: pd.Index | None
+    groups: NDArray[np.intp] | None = None
     spec: Any = None
+
+    @property
+    def labelled(self) -> bool:
+        """Whether results carry the names of the columns."""
+        return self.labels is not None
 
     def take(self, rows: Any) -> CountDesign:
         """Return the covariates of some cells."""
         labels = None if self.labels is None else self.labels[rows]
-        return replace(self, exog=self.exog[rows], offset=self.offset[rows], labels=labels)
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(
+            self, exog=self.exog[rows], offset=self.offset[rows], labels=labels, groups=groups
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out a specification by patsy, which cannot be pickled."""
@@ -78,7 +88,7 @@ class CountDesign:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ThresholdedRegression(Listed, Plotted):
+class ThresholdedRegression(RegressionResult):
     """A regression for counts of which only those above a threshold were published.
 
     Made by :func:`thresholded_glm`. ``guarantee`` is ``"model"``: intervals cover where the counts
@@ -110,6 +120,7 @@ class ThresholdedRegression(Listed, Plotted):
     design: CountDesign
     cells: ListedCells
     estimates: Estimates
+    covariance: FloatArray
     family: CountFamily
     universe: Universe
     cov_type: CountCovariance
@@ -118,29 +129,6 @@ class ThresholdedRegression(Listed, Plotted):
     def params(self) -> Any:
         """The p coefficients, and alpha."""
         return self._name(self._params)
-
-    @cached_property
-    def bse(self) -> Any:
-        """Standard errors of the parameters."""
-        return self._name(self._std)
-
-    @cached_property
-    def tvalues(self) -> Any:
-        """Parameters in standard errors."""
-        return self._name(self._params / self._std)
-
-    @cached_property
-    def pvalues(self) -> Any:
-        """Two-sided p-values, by the normal law, of the hypotheses that a parameter is 0."""
-        return self._name(2.0 * special.ndtr(-np.abs(self._params / self._std)))
-
-    def cov_params(self) -> Any:
-        """Return the covariance matrix of the parameters, shape (p + 1, p + 1)."""
-        if self.design.labels is None:
-            return self._covariance
-        import pandas as pd
-
-        return pd.DataFrame(self._covariance, self._names, self._names)
 
     def conf_int(self, alpha: float = 0.05) -> Intervals:
         """Return :class:`~dpinfer.Intervals` of level 1 - ``alpha`` in (0, 1) for the parameters.
@@ -154,7 +142,7 @@ class ThresholdedRegression(Listed, Plotted):
         lower[-1], upper[-1] = self._params[-1] / factor, self._params[-1] * factor
         import pandas as pd
 
-        labels = None if self.design.labels is None else pd.Index(self._names)
+        labels = pd.Index(self._names) if self.design.labelled else None
         return self._intervals(self._params, lower, upper, level, labels)
 
     @property
@@ -209,7 +197,7 @@ class ThresholdedRegression(Listed, Plotted):
         design = self._new(exog, exposure)
         means = self._means(design)
         total, slope = float(means.sum()), means @ design.exog
-        std = float(np.sqrt(slope @ self._covariance[:-1, :-1] @ slope))
+        std = float(np.sqrt(slope @ self.covariance[:-1, :-1] @ slope))
         factor = np.exp(-special.ndtri(level / 2.0) * std / total)
         return self._intervals(
             total, total / factor, total * factor, level, None, f"standard error {std:.6g}"
@@ -253,12 +241,12 @@ class ThresholdedRegression(Listed, Plotted):
             If the cells above it do not determine the model.
         """
         other = self.at_threshold(threshold)
-        own, theirs = self._influence, np.zeros_like(self._influence)
+        own, theirs = self.estimates.influence, np.zeros_like(self.estimates.scores)
         kept = slice(None)
         if self.universe == "unknown":
             kept = self.cells.x.values >= np.maximum(self.cells.first, threshold)  # type: ignore[assignment]
-        theirs[kept] = other._influence
-        gap = theirs - own
+        theirs[kept] = other.estimates.influence
+        gap = _summed(theirs - own, self.design.groups)
         change = other.estimates.theta - self.estimates.theta
         statistic = float(change @ np.linalg.pinv(gap.T @ gap, hermitian=True) @ change)
         null = AsymptoticNull.chi2(len(change))
@@ -301,11 +289,6 @@ class ThresholdedRegression(Listed, Plotted):
         }
         return frame
 
-    def _rows(self) -> tuple[int, pd.Index | None]:
-        import pandas as pd
-
-        return len(self._names), pd.Index(self._names)
-
     def _table(self, alpha: float = 0.05) -> Table:
         frame = self.summary_frame(alpha)
         return Table(
@@ -327,10 +310,8 @@ class ThresholdedRegression(Listed, Plotted):
         )
 
     def __repr__(self) -> str:
-        pairs = zip(self._names, self._params, strict=True)
-        shown = ", ".join(f"{name} {value:.6g}" for name, value in pairs)
         how = f"{int(self.nobs)} cells, {self.family}, model"
-        return f"{type(self).__name__}({show(shown)[1:-1]}; {how})"
+        return f"{type(self).__name__}({self._shown()}; {how})"
 
     @property
     def _names(self) -> list[Any]:
@@ -339,31 +320,6 @@ class ThresholdedRegression(Listed, Plotted):
     @cached_property
     def _params(self) -> FloatArray:
         return np.append(self.estimates.theta[:-1], np.exp(self.estimates.theta[-1]))
-
-    @cached_property
-    def _influence(self) -> FloatArray:
-        """What each cell adds to the estimates of (β, log α)."""
-        found = np.linalg.solve(self.estimates.information, self.estimates.scores.T).T
-        return np.asarray(found)
-
-    @cached_property
-    def _covariance(self) -> FloatArray:
-        found = np.linalg.inv(self.estimates.information)
-        if self.cov_type == "HC0":
-            found = self._influence.T @ self._influence
-        units = np.append(np.ones(len(found) - 1), self._params[-1])
-        return np.asarray(found * units * units[:, np.newaxis])
-
-    @cached_property
-    def _std(self) -> FloatArray:
-        return np.asarray(np.sqrt(np.diagonal(self._covariance)))
-
-    def _name(self, values: FloatArray) -> Any:
-        if self.design.labels is None:
-            return values
-        import pandas as pd
-
-        return pd.Series(values, index=self._names)
 
     def _intervals(
         self, estimate: Any, lower: Any, upper: Any, alpha: float, labels: Any, *notes: str
@@ -393,19 +349,8 @@ class ThresholdedRegression(Listed, Plotted):
             if exposure is not None:
                 raise InvalidParameterError("exposure must be left out without exog")
             return self.design
-        exog = as_pandas(exog, "exog")
-        labels = exog.index if hasattr(exog, "columns") else None
-        if self.design.spec is not None:
-            exog = rebuilt(self.design.spec, exog)
-        elif labels is not None and list(exog.columns) != self.design.names:
-            raise InvalidParameterError(
-                f"exog must have the columns {show(self.design.names)}, in this order"
-            )
-        matrix = check_array(exog, "exog", ge=-LARGEST, le=LARGEST, ndim=2)
-        if matrix.shape[1] != len(self.design.names):
-            raise InvalidParameterError(
-                f"exog must have {len(self.design.names)} columns, got shape {matrix.shape}"
-            )
+        matrix, labels = self._new_rows(exog)
+        matrix = np.atleast_2d(matrix)
         offset = _offset(exposure, len(matrix), labels)
         return replace(self.design, exog=matrix, offset=offset, labels=labels)
 
@@ -420,6 +365,7 @@ def thresholded_glm(
     family: CountFamily = "negative-binomial",
     exposure: Any = None,
     cov_type: CountCovariance = "nonrobust",
+    groups: Any = None,
 ) -> ThresholdedRegression:
     """Regression for counts that are published, with noise, where they reach a threshold.
 
@@ -447,9 +393,11 @@ def thresholded_glm(
     exposure : float, array, Series or str, optional
         Numbers > 0 to which expected counts are proportional, free of noise; with a formula also
         the name of a column.
-    cov_type : {"nonrobust", "HC0"}
-        By the second derivatives of the likelihood, or by the sandwich of them with the products
-        of the scores of cells.
+    cov_type : {"nonrobust", "HC0", "cluster"}
+        By the second derivatives of the likelihood; by the sandwich of them with the products of
+        the scores of cells; or with those of groups, whose cells may be dependent.
+    groups : array of shape (n,), Series or str, optional
+        Group of each cell, for ``"cluster"``; with a formula also the name of a column.
 
     Returns
     -------
@@ -521,6 +469,8 @@ def thresholded_glm(
             threshold = column_of(frame, threshold)
         if isinstance(exposure, str):
             exposure = column_of(frame, exposure)
+        if isinstance(groups, str):
+            groups = column_of(frame, groups)
         given = frame[left]
         frame[left] = 0.0
         parsed, terms = read_formula(endog, frame, 2)
@@ -551,7 +501,8 @@ def thresholded_glm(
             f"{int((~cells.there).sum())} unpublished ones: use universe='known' where the list "
             "was made without looking at what was published"
         )
-    design = CountDesign(matrix, offset, names, labels, spec)
+    codes = clustered(groups, cov_type, labels, len(matrix))
+    design = CountDesign(matrix, offset, names, labels, codes, spec)
     fit = _fitted(design, cells, family, universe, cov_type)
     _check_complete(fit)
     return fit
@@ -593,16 +544,43 @@ def _fitted(
             f"{columns} coefficients and alpha need at least {columns + 2} published cells, got "
             f"{count}"
         )
+    if design.groups is not None and np.ptp(design.groups) == 0:
+        raise NotEstimableError("groups must be two or more among the cells that are left, got one")
     checked_triangle(np.zeros(len(design.exog)), design.exog, np.ones(len(design.exog)))
     found = estimated(design.exog, design.offset, _parts(cells, universe), family)
     return ThresholdedRegression(
         design=design,
         cells=cells,
         estimates=found,
+        covariance=_covariance(found, cov_type, design.groups),
         family=family,
         universe=universe,
         cov_type=cov_type,
     )
+
+
+def _covariance(found: Estimates, cov_type: CountCovariance, groups: Any) -> FloatArray:
+    """Covariance matrix of the coefficients and alpha."""
+    if cov_type == "nonrobust":
+        covariance = np.linalg.inv(found.information)
+    else:
+        changes = _summed(found.influence, groups)
+        covariance = changes.T @ changes
+    if groups is not None:  # as statsmodels corrects it
+        count, (cells, columns) = len(changes), found.scores.shape
+        covariance *= count / (count - 1.0) * (cells - 1.0) / (cells - columns)
+    units = np.append(np.ones(len(covariance) - 1), np.exp(found.theta[-1]))
+    return np.asarray(covariance * units * units[:, np.newaxis])
+
+
+def _summed(rows: FloatArray, groups: Any) -> FloatArray:
+    """Return the sums of rows within groups, where there are some."""
+    if groups is None:
+        return rows
+    found, codes = np.unique(groups, return_inverse=True)
+    out = np.zeros((len(found), rows.shape[1]))
+    np.add.at(out, codes, rows)
+    return out
 
 
 def _parts(cells: ListedCells, universe: Universe) -> list[Part]:

@@ -255,7 +255,7 @@ VALID = {
     | {"name": "values", "called": "mechanism", "missing": "drop"},
     "thresholded_glm": {"endog": ABOVE, "exog": np.ones(12), "universe": "known"}
     | {"mechanism": NOISE, "threshold": 90, "family": "negative-binomial", "exposure": None}
-    | {"cov_type": "HC0"},
+    | {"cov_type": "HC0", "groups": None},
     "noisy_ols": {"endog": np.arange(40.0) % 7, "exog": 9.0 * np.arange(40.0)}
     | {"noise": {"x1": SMOOTH}, "weights": None, "method": "moments", "cov_type": "HC1"}
     | {"groups": None, "uncertainty": "noise+sampling", "nonlinear": "refuse", "use_t": True}

@@ -60,6 +60,33 @@ def test_counts_without_noise_are_those_of_statsmodels():
     np.testing.assert_allclose(ours.llf, theirs.llf, rtol=1e-10)
 
 
+def test_covariances_of_groups_and_tests_are_those_of_statsmodels():
+    exog, y = drawn(300, Exact())
+    groups = np.repeat(np.arange(30), 10)
+    y[groups < 10] += 10
+    theirs = sm.NegativeBinomial(y, exog).fit(
+        method="newton", tol=1e-12, disp=0, cov_type="cluster", cov_kwds={"groups": groups}
+    )
+    rule = {"universe": "known", "mechanism": Exact(), "cov_type": "cluster"}
+    ours = dpi.thresholded_glm(y, exog, groups=groups, **rule)
+    np.testing.assert_allclose(ours.bse, theirs.bse, rtol=1e-6)
+    weights = [[0, 1, 0], [1, -1, 0]]
+    np.testing.assert_allclose(
+        ours.t_test(weights).pvalue, theirs.t_test(weights).pvalue, rtol=1e-5
+    )
+    hypotheses = "x1 = 0.3, const = 4.6"
+    np.testing.assert_allclose(
+        ours.wald_test(hypotheses).statistic,
+        theirs.wald_test(hypotheses, scalar=True).statistic,
+        rtol=1e-6,
+    )
+    table = pd.DataFrame({"views": y, "x": exog[:, 1], "place": groups})
+    named = dpi.thresholded_glm("views ~ x", table, groups="place", **rule)
+    np.testing.assert_allclose(named.bse, ours.bse, rtol=1e-9)
+    with pytest.raises(dpi.errors.InvalidParameterError, match="groups must be given for"):
+        dpi.thresholded_glm(y, exog, **rule)
+
+
 def test_truncated_counts_without_noise_follow_the_formula():
     exog, y = drawn(300, Exact())
     kept = y >= 90

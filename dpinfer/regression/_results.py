@@ -1,0 +1,145 @@
+"""What regressions of all kinds say of their coefficients."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import cached_property
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from dpinfer._check import FloatArray, as_pandas, check_array, one_line, show
+from dpinfer.errors import InvalidParameterError
+from dpinfer.regression._formula import LARGEST, rebuilt
+from dpinfer.results.presentation import Listed, Plotted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class RegressionResult(Listed, Plotted):
+    """Coefficients with a covariance matrix, and a design with the names of its columns.
+
+    Names follow ``RegressionResults`` of statsmodels; results are Series and DataFrames where the
+    data had labels, otherwise arrays.
+    """
+
+    design: Any
+    covariance: FloatArray
+
+    @property
+    @abstractmethod
+    def _params(self) -> FloatArray: ...
+
+    @property
+    def _names(self) -> list[Any]:
+        return list(self.design.names)
+
+    @property
+    def _degrees(self) -> float:
+        """Degrees of freedom of Student's t distribution, infinite for the normal one."""
+        return np.inf
+
+    @cached_property
+    def bse(self) -> Any:
+        """Standard errors of the coefficients."""
+        return self._name(self._std)
+
+    @cached_property
+    def tvalues(self) -> Any:
+        """Coefficients in standard errors; 0 where both are 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self._name(np.where(self._params == 0, 0.0, self._params / self._std))
+
+    @cached_property
+    def pvalues(self) -> Any:
+        """Two-sided p-values of the hypotheses that a coefficient is 0."""
+        return self._name(2.0 * self._reference.sf(np.abs(np.asarray(self.tvalues))))
+
+    def cov_params(self) -> Any:
+        """Return the covariance matrix of the coefficients, one row and column for each."""
+        return self._square(self.covariance)
+
+    def t_test(self, r_matrix: Any) -> Any:
+        """Test linear functions of the coefficients, one at a time: ContrastResults of statsmodels.
+
+        ``r_matrix`` is ``"x1 = x2"``, or holds the weights of each function in a row.
+        """
+        return self._through_statsmodels("t_test", r_matrix)
+
+    def wald_test(self, r_matrix: Any) -> Any:
+        """Test linear hypotheses together, as statsmodels does.
+
+        By F where intervals are by Student's t distribution, otherwise by χ². ``r_matrix`` is
+        ``"x1 = 0, x2 = 0"``, or holds the weights of each function in a row.
+        """
+        return self._through_statsmodels("wald_test", r_matrix, scalar=True)
+
+    def _rows(self) -> tuple[int, pd.Index | None]:
+        import pandas as pd
+
+        return len(self._names), pd.Index(self._names)
+
+    @cached_property
+    def _std(self) -> FloatArray:
+        return np.asarray(np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
+
+    @property
+    def _reference(self) -> Any:
+        return stats.t(self._degrees) if np.isfinite(self._degrees) else stats.norm()
+
+    def _shown(self) -> str:
+        pairs = zip(self._names, self._params, strict=True)
+        return show(", ".join(f"{name} {value:.6g}" for name, value in pairs))[1:-1]
+
+    def _name(self, values: FloatArray) -> Any:
+        if not self.design.labelled:
+            return values
+        import pandas as pd
+
+        return pd.Series(values, index=self._names)
+
+    def _square(self, values: FloatArray) -> Any:
+        if not self.design.labelled:
+            return values
+        import pandas as pd
+
+        return pd.DataFrame(values, self._names, self._names)
+
+    def _new_rows(self, exog: Any) -> tuple[FloatArray, pd.Index | None]:
+        """Return the design matrix of other data, one row or many, and the labels of its rows."""
+        exog = as_pandas(exog, "exog")
+        labels = exog.index if hasattr(exog, "columns") else None
+        names = self.design.names
+        if self.design.spec is not None:
+            exog = rebuilt(self.design.spec, exog)
+        elif labels is not None and list(exog.columns) != names:
+            raise InvalidParameterError(f"exog must have the columns {show(names)}, in this order")
+        matrix = check_array(exog, "exog", ge=-LARGEST, le=LARGEST)
+        if matrix.ndim not in (1, 2) or matrix.shape[-1] != len(names):
+            raise InvalidParameterError(
+                f"exog must have {len(names)} columns, got shape {matrix.shape}"
+            )
+        return matrix, labels
+
+    def _through_statsmodels(self, test: str, r_matrix: Any, **details: Any) -> Any:
+        from statsmodels.base.model import LikelihoodModelResults
+
+        names = SimpleNamespace(cov_names=[str(name) for name in self._names])
+        fitted = LikelihoodModelResults(
+            SimpleNamespace(data=names),
+            self._params,
+            normalized_cov_params=self.covariance,
+            scale=1.0,
+        )
+        fitted.use_t = bool(np.isfinite(self._degrees))
+        fitted.df_resid = self._degrees
+        try:
+            return getattr(fitted, test)(r_matrix, **details)
+        except Exception as error:  # statsmodels checks in its own ways
+            raise InvalidParameterError(
+                "r_matrix must be hypotheses about the coefficients as statsmodels takes them, "
+                f"got {show(r_matrix)}: {one_line(error)}"
+            ) from error
