@@ -17,7 +17,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._sums.choice import choose_route, lattice_table
 from dpinfer.mechanisms._sums.lattice import AtomTable
 from dpinfer.mechanisms._sums.series import FourierSum
-from dpinfer.mechanisms._sums.terms import Route, collect, kinds
+from dpinfer.mechanisms._sums.terms import Route, Tails, collect, kinds
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
 from dpinfer.mechanisms.law import INTEGER_RANGE, NoiseLaw, Origin, Share, are_dependent
 from dpinfer.mechanisms.laws import Exact, Gaussian, Laplace
@@ -710,7 +710,7 @@ def _smooth_cdf(log_tail: HalfLineTable, std: float, x: FloatArray) -> FloatArra
     return np.where(x > 0, 1.0 - tail, tail)
 
 
-def _mirrored_tail(route: Route, x: FloatArray) -> FloatArray:
+def _mirrored_tail(route: Tails, x: FloatArray) -> FloatArray:
     # by symmetry P(S <= x) = P(S >= -x)
     return route.tail(-x, closed=True)
 

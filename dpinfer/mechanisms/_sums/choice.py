@@ -32,6 +32,7 @@ from dpinfer.mechanisms._sums.terms import (
     CentredUniform,
     Route,
     SingleTerm,
+    Tails,
     Terms,
     UniformSum,
 )
@@ -100,7 +101,7 @@ class Lattice:
                 return None
         return LatticeSum(self.terms, self.spacing, atol=atol)
 
-    def table(self, atol: float) -> Route | None:
+    def table(self, atol: float) -> Tails | None:
         """Return the law of the part for very many points, where far tails need no accuracy."""
         found = single_term(self.terms, atol)
         if found is None and self.points <= MAX_LATTICE:
@@ -155,7 +156,7 @@ def _simple_lattice(terms: Terms) -> Lattice | None:
     return None if found is None else Lattice(terms, found[0])
 
 
-def lattice_table(terms: Terms) -> Route | None:
+def lattice_table(terms: Terms) -> Tails | None:
     """Take whole-numbered noises on one lattice, for very many points."""
     # whole weights have a common spacing for certain
     whole = bool((terms.weights == np.rint(terms.weights)).all())
@@ -226,7 +227,7 @@ _EXCESS: dict[type[ParametricLaw], Callable[[Any, FloatArray], FloatArray]] = {
 }
 
 
-def smooth_route(terms: Terms) -> Route | None:
+def smooth_route(terms: Terms) -> Tails | None:
     """Take a law with a density, whose tail is cheap at very many points."""
     if (alone := single_term(terms)) is not None:
         return alone
@@ -255,7 +256,7 @@ def large_lattice_and_smooth(terms: Terms) -> Route | None:
     return lattice_and_smooth(terms, MAX_ATOMS)
 
 
-def _stepped(terms: Terms, classes: list[Lattice], smooth: Terms, rest: Route) -> Route | None:
+def _stepped(terms: Terms, classes: list[Lattice], smooth: Terms, rest: Tails) -> Route | None:
     """Take a wide lattice and a narrow density."""
     reach = _grid(smooth).tilted_range(0.0, LOG_LOSS)[1]
     narrow = 20.0 * smooth.std < terms.std and reach < MAX_ATOMS * classes[0].spacing
@@ -314,7 +315,7 @@ def two_integers(terms: Terms) -> Route | None:
     return _convolved(terms, [narrow], rest, joint.spacing if joint else 0.0)
 
 
-def _convolved(terms: Terms, classes: list[Lattice], rest: Route, spacing: float = 0.0) -> Route:
+def _convolved(terms: Terms, classes: list[Lattice], rest: Tails, spacing: float = 0.0) -> Route:
     # one part in closed form can be listed down to the smallest floats
     (narrow, *others) = classes
     deep = narrow.alone and not others and narrow.points < SMALL_LATTICE

@@ -16,6 +16,7 @@ from dpinfer.mechanisms._sums.contour import LatticeContour
 from dpinfer.mechanisms._sums.terms import (
     Block,
     Route,
+    Tails,
     Terms,
     atom_at,
     lattice_floor,
@@ -45,7 +46,7 @@ class ConvolvedSum(Route):
         atoms: Atoms,
         missing: float,
         reach: float,
-        rest: Route,
+        rest: Tails,
         grid: SaddleGrid,
         spacing: float = 0.0,
     ) -> None:
@@ -168,7 +169,7 @@ class SteppedSum(Route):
 
     name = "convolution"
 
-    def __init__(self, narrow: Route, reach: float, wide: Route, grid: SaddleGrid) -> None:
+    def __init__(self, narrow: Tails, reach: float, wide: Tails, grid: SaddleGrid) -> None:
         self._narrow = narrow
         self._wide = wide
         cells = np.ceil(reach / wide.spacing)
@@ -276,10 +277,8 @@ def _bracket(
     return quantiles(tail, q, grid.chernoff(q), tie=tie, atol=atol)
 
 
-class AtomTable(Route):
+class AtomTable(Tails):
     """A purely atomic law as a sorted table of its atoms, which begin ``tolerance`` before them."""
-
-    name = "table"
 
     def __init__(self, atoms: Atoms, missing: float, *, tolerance: float) -> None:
         self._law = AtomTails(*atoms)
@@ -295,10 +294,6 @@ class AtomTable(Route):
         """Last atom that is at most ``x``; -inf where there is none."""
         at = np.searchsorted(self._law.values, x, side="right")
         return np.asarray(np.where(at > 0, self._law.values[at - 1], -np.inf))
-
-    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        at = np.searchsorted(-self._law.above, -q, side="right" if strict else "left")
-        return np.asarray(self._law.values[np.maximum(at - 1, 0)])
 
 
 # Sums of integer noises on a common lattice: tilted Fourier windows, accurate in the tails.
@@ -462,10 +457,9 @@ class LatticeSum(Route):
         return Window(int(k[accurate.start]), logsf[accurate], logpmf[accurate])
 
 
-class LatticeTable(Route):
+class LatticeTable(Tails):
     """The same for very many points: one table, of which far tails are not accurate relatively."""
 
-    name = "table"
     error_bound = floor = 1e-13
 
     def __init__(self, terms: Terms, spacing: float, *, atol: float) -> None:
@@ -483,10 +477,6 @@ class LatticeTable(Route):
         at = np.minimum(k + 1.0, len(self._tails) - 1.0)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self._tails[at.astype(np.intp)]))
-
-    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        at = np.searchsorted(-self._tails, -q, side="right" if strict else "left")
-        return np.asarray(np.maximum(at - 1.0, 0.0) * self.spacing)
 
 
 def in_spacings(terms: Terms, spacing: float) -> Terms:

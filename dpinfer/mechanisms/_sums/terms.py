@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, final
 
@@ -29,10 +29,9 @@ ATOM_RTOL = 2e-12
 """A point this close to an atom, relative to their number of spacings, counts as at it, too."""
 
 
-class Route(ABC):
-    """A way to compute the law of one symmetric sum S; subclasses answer for its upper half."""
+class Tails(ABC):
+    """The law of one symmetric sum S by its tails; subclasses answer for its upper half."""
 
-    name: ClassVar[str]
     error_bound: float
     """Absolute bound on the error of every probability."""
 
@@ -42,19 +41,9 @@ class Route(ABC):
     spacing: float = 0.0
     """Distance of neighbouring lattice points; 0 for a law that is not on a lattice."""
 
-    rounding: ClassVar[float] = 0.0
-    """Relative rounding error of tails that vary from call to call."""
-
-    supremum: float = np.inf
-    """Least upper bound of the sum."""
-
     @abstractmethod
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         """Log P(S > x), or log P(S >= x) if ``closed``, at finite x >= 0, one-dimensional."""
-
-    @abstractmethod
-    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        """Smallest x with P(S > x) <= q, or < q if ``strict``, for one-dimensional 0 < q <= 1/2."""
 
     def log_mass(self, x: FloatArray) -> FloatArray | None:
         """Log P(S = x) at finite x >= 0, of a law of atoms: a difference of tails.
@@ -82,6 +71,32 @@ class Route(ABC):
         upper, negative = self._mirrored(x, closed)
         return np.where(negative, -np.expm1(upper), np.exp(upper))
 
+    def _mirrored(self, x: FloatArray, closed: bool) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Logarithm of the upper tail at abs(x), and where the tail asked for is 1 minus that."""
+        negative = x < 0
+        out = np.where(np.isinf(x), -np.inf, 0.0)
+        for side, shut in ((negative, not closed), (~negative, closed)):
+            wanted = side & np.isfinite(x)
+            if wanted.any():
+                out[wanted] = np.minimum(self.upper(np.abs(x[wanted]), shut), 0.0)
+        return out, negative
+
+
+class Route(Tails):
+    """A way to compute the law of one symmetric sum S, its quantiles too."""
+
+    name: ClassVar[str]
+
+    rounding: ClassVar[float] = 0.0
+    """Relative rounding error of tails that vary from call to call."""
+
+    supremum: float = np.inf
+    """Least upper bound of the sum."""
+
+    @abstractmethod
+    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
+        """Smallest x with P(S > x) <= q, or < q if ``strict``, for one-dimensional 0 < q <= 1/2."""
+
     @final
     def isf(self, q: FloatArray, *, strict: bool = False) -> FloatArray:
         """Smallest x with P(S > x) <= q, or < q if ``strict``."""
@@ -108,16 +123,6 @@ class Route(ABC):
         limit = q * (1.0 + self.rounding)
         x = np.where(inner & (self.tail(x) > limit), x + h, x)
         return np.where(inner & (self.tail(x - h) <= limit), x - h, x)
-
-    def _mirrored(self, x: FloatArray, closed: bool) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Logarithm of the upper tail at abs(x), and where the tail asked for is 1 minus that."""
-        negative = x < 0
-        out = np.where(np.isinf(x), -np.inf, 0.0)
-        for side, shut in ((negative, not closed), (~negative, closed)):
-            wanted = side & np.isfinite(x)
-            if wanted.any():
-                out[wanted] = np.minimum(self.upper(np.abs(x[wanted]), shut), 0.0)
-        return out, negative
 
 
 def quantiles(
@@ -254,13 +259,12 @@ class CentredUniform(ContinuousLaw):
         return (rng.random(shape) - 0.5) * self.width
 
 
-class UniformSum(Route):
+class UniformSum(Tails):
     """A sum of a few independent uniform noises, by inclusion and exclusion.
 
     P(S > x) = Σ over subsets of (-1)^size·(reach - x - (widths in the subset))₊ⁿ/(n!·Π widths).
     """
 
-    name = "closed form"
     MOST = 8
     WORST = 1e3
     """Largest ratio of a term to the sum."""
@@ -295,10 +299,6 @@ class UniformSum(Route):
         powers = np.where(base > 0.0, np.abs(base) ** power, 0.0)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.maximum(powers @ self._signs, 0.0) * factor))
-
-    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
-        ends = np.full(q.shape, self._half)
-        return quantiles(partial(self.upper, closed=False), q, ends)[1]
 
 
 # Moment generating functions as reciprocals of cheap factors, for the laws that have them.
