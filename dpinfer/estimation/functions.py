@@ -46,7 +46,7 @@ from dpinfer.releases.noises import Noises, Positions
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ConfidenceSets
 from dpinfer.results.labels import attach_labels
-from dpinfer.results.presentation import Listed, Plotted
+from dpinfer.results.presentation import Listed, Plotted, Selection
 from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
@@ -178,6 +178,11 @@ class Named(NamedTuple):
     shape: tuple[int, ...]
     aligned: bool = True  # whether the labels are those of functions, or of what they are made of
 
+    def _take(self, rows: Positions) -> Named:
+        """Return some functions, or one under no label."""
+        labels = None if self.labels is None or not rows.ndim else self.labels[rows]
+        return Named(self.coefficients[rows.ravel()], labels, rows.shape, self.aligned)
+
 
 class ByLabel(ABC):
     """Functions of estimates that are named by their labels."""
@@ -297,7 +302,8 @@ class ByLabel(ABC):
         ----------
         numerator, denominator : label, list of labels, mapping, DataFrame or LinearEstimate
             An estimate by its label; several, for a ratio each; a linear function or several, as
-            :meth:`contrast` takes them; or sums and contrasts of this fit. One serves all of the
+            :meth:`contrast` takes them; or sums and contrasts of this fit, or some of them, as
+            ``fit.sum("country")["FR"]``. One serves all of the
             other. Functions with labels are matched by these; where those of one side are levels
             of those of the other, as districts of (district, sex), each is used as often as needed.
 
@@ -401,6 +407,10 @@ class ByLabel(ABC):
 
     def _function(self, given: Any, name: str) -> Named:
         """Read functions that are named by label, by weights, or that were estimated before."""
+        if isinstance(given, Selection):
+            whole: Any = given.whole
+            every = self._all() if whole is self else self._function(whole, name)
+            return every._take(given.rows)
         own = getattr(given, "_named_of", None)
         if own is not None:
             source, named = own
@@ -421,6 +431,10 @@ class ByLabel(ABC):
         names = None if labels is None else labels[at]
         shape = (len(at),) if several else ()
         return Named(_units(at, size), names if several else None, shape, False)
+
+    def _all(self) -> Named:
+        labels, size = self._named()
+        return Named(_units(np.arange(size), size), labels, (size,), False)
 
     def _weighted(self, weights: Any, name: str) -> Named:
         """Read weights of estimates, of one function or one in each row."""
@@ -562,6 +576,7 @@ class RatioEstimate(Listed, Plotted):
     _noisy: NoisyValues  # numerators, and then denominators
     _first: Positions
     _second: Positions
+    _same: NDArray[np.bool_]  # ratios of a function to itself
     _shape: tuple[int, ...]
 
     @classmethod
@@ -572,6 +587,7 @@ class RatioEstimate(Listed, Plotted):
         rows = top.coefficients.shape[0]
         first = np.arange(rows) if len(which) == rows else np.zeros(len(which), dtype=np.intp)
         both = vstack([top.coefficients, bottom.coefficients], format="csr")
+        apart = top.coefficients[first] - bottom.coefficients[which]
         every = Named(both, None, (both.shape[0],))
         x = fit._linear(every).__noisy__()
         labels = top.labels
@@ -583,6 +599,7 @@ class RatioEstimate(Listed, Plotted):
             _noisy=x,
             _first=first,
             _second=rows + which,
+            _same=np.asarray(abs(apart).sum(axis=1)).ravel() == 0,
             _shape=(len(which),) if shape else (),
         )
 
@@ -640,7 +657,8 @@ class RatioEstimate(Listed, Plotted):
         -----
         The set holds every r at which abs(y₁ - r·y₂) is at most the quantile at α/2 of e₁ - r·e₂;
         see :func:`dpinfer.ratio_confint`. The envelope needs five moments of each pair of errors,
-        Σ w₁ⁱw₂ʲκ₄ with i + j = 4, and three of second order, for all r at once.
+        Σ w₁ⁱw₂ʲκ₄ with i + j = 4, and three of second order, for all r at once. The ratio of a
+        function to itself is 1, whatever the noise.
         """
         alpha = check_alpha(alpha)
         chosen = check_option(method, "method", ("exact", "envelope", "asymptotic"))
@@ -667,6 +685,9 @@ class RatioEstimate(Listed, Plotted):
             arcs, said = self._many(tail, normal=chosen == "asymptotic")
             chosen = "envelope" if chosen == "exact" else chosen
             notes += said
+        same = np.flatnonzero(self._same)
+        one = np.ones((same.size, 2))
+        arcs.fill(same, np.zeros(same.size, dtype=bool), one, one)
         sets = as_sets(arcs, RATIO, self._shape, alpha, chosen, side, together, self.labels)
         return replace(sets, notes=(*sets.notes, *notes)) if notes else sets
 

@@ -62,7 +62,8 @@ def ratio_confint(
     ----------
     numerator, denominator : float, array, Series, DataFrame, Release or estimate
         The published values: the confidential values plus noise, not rounded or clamped since. One
-        number serves all of the others; labels have to match, in any order.
+        number serves all of the others; labels have to match, in any order, but those of one value
+        each.
     mechanism : NoiseLaw, sequence of NoiseLaw or pair
         The law of the noise: one for all values, a list with one for each, or a tuple: that of the
         numerators and that of the denominators. Left out (None in a tuple) for what carries its

@@ -554,8 +554,13 @@ def _found_labels(units: Any, labels: pd.Index, name: str) -> NDArray[np.intp]:
             f"{show(units)}"
         ) from error
     if (found < 0).any():
+        levels = (
+            f", with the levels {show_some(listed.names)}: keep that of the units, as by "
+            f"release.sum({show(listed.names[0])})"
+        )
         raise InvalidParameterError(
             f"{name} must name units of the hierarchy, got {show_some(wanted[found < 0])}"
+            f"{levels if flat else ''}"
         )
     return found
 

@@ -67,9 +67,7 @@ def having(labels: pd.Index | None, size: int, wanted: Mapping[str, Any]) -> Pos
     chosen = np.ones(size, dtype=bool)
     for name, given in wanted.items():
         held = frame[name]
-        given = as_table(given, name)
-        several = isinstance(given, (list, set, frozenset, range)) or hasattr(given, "dtype")
-        items = list(given) if several and np.ndim(given) else [given]
+        items = [given] if _is_one(given) else list(as_table(given, name))
         try:
             found = [_equal(held, item) for item in items]
         except _UNLIKE as error:
@@ -83,6 +81,22 @@ def having(labels: pd.Index | None, size: int, wanted: Mapping[str, Any]) -> Pos
                 )
         chosen &= np.any(found, axis=0) if found else False
     return np.flatnonzero(chosen)
+
+
+def without_levels(labels: pd.Index | None, wanted: Mapping[str, Any]) -> pd.Index | None:
+    """Return labels without the levels of which one label is wanted, unless none would be left."""
+    if labels is None or labels.nlevels == 1:
+        return labels
+    names = levels_of(labels, len(labels)).columns
+    fixed = [names.get_loc(name) for name, given in wanted.items() if _is_one(given)]
+    return labels.droplevel(fixed) if 0 < len(fixed) < labels.nlevels else labels
+
+
+def _is_one(given: Any) -> bool:
+    """Whether a label is wanted, and not a list of them."""
+    table = as_table(given, "level")
+    several = isinstance(table, (list, set, frozenset, range)) or hasattr(table, "dtype")
+    return not (several and np.ndim(table))
 
 
 def _equal(held: Any, item: Any) -> NDArray[np.bool_]:

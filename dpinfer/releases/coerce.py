@@ -224,6 +224,9 @@ def noisy_pair(
         noisy(value, mechanism=law, name=name, called=called)
         for value, law, name in zip((first, second), pair, names, strict=True)
     )
+    labelled = x.labels is not None and other.labels is not None
+    if labelled and len(x) == len(other) == 1 and not cast("Any", x.labels).equals(other.labels):
+        x, other = (replace(one, labels=None, shape=()) for one in (x, other))
     y = x.aligned(other, names)
     if x.shape and y.shape and x.shape != y.shape:
         raise InvalidParameterError(

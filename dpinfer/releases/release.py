@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast, final
 
@@ -41,7 +41,7 @@ from dpinfer.mechanisms.samplers import LARGEST_WHOLE, Sampler, noise_source
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.domain import Domain, check_distinct
 from dpinfer.queries.workload import Workload, check_counting
-from dpinfer.releases.by_label import counted_twice, groups_of, having, meeting
+from dpinfer.releases.by_label import counted_twice, groups_of, having, meeting, without_levels
 from dpinfer.releases.coerce import (
     Missing,
     check_fit,
@@ -746,7 +746,9 @@ class Release(Locked, Presented, Indexed, Plotted):
         Returns
         -------
         Release
-            Values, laws and publishing rule of these, with the guarantee of all.
+            Values, laws and publishing rule of these, with the guarantee of all. A level of which
+            one label was chosen is left out of their labels, as by ``Series.xs``, unless no level
+            would be left.
 
         Raises
         ------
@@ -777,11 +779,17 @@ class Release(Locked, Presented, Indexed, Plotted):
                 "where must be given, or levels by name: a mask, positions, labels, or country='DE'"
             )
         if where is None or isinstance(where, Mapping):
-            return self._part(having(self.labels, len(self), wanted))
-        rows = self._noisy._rows_of(where)
+            rows = having(self.labels, len(self), wanted)
+        else:
+            rows = self._noisy._rows_of(where)
         if levels:
             rows = rows[np.isin(rows, having(self.labels, len(self), levels))]
-        return self._part(rows)
+        part = self._part(rows)
+        labels = without_levels(part.labels, wanted)
+        if labels is part.labels:
+            return part
+        values = replace(part._noisy, labels=labels)
+        return part._with(values, part.workload.with_labels(labels))
 
     def where(self, condition: str | Callable[[pd.DataFrame], Any]) -> Release:
         """Return the release of the values whose labels meet a condition.

@@ -260,6 +260,16 @@ class Selection(Presented, Indexed, Plotted):
     def __len__(self) -> int:
         return self.rows.size
 
+    def __getitem__(self, which: Any) -> Selection:
+        """Return some of these rows, named as those of ``whole`` are."""
+        if not self.rows.ndim:
+            raise InvalidParameterError(
+                f"index must be left out of one row, which has no rows, got {show(which)}"
+            )
+        labels = self.whole._rows()[1]
+        own = None if labels is None else labels[self.rows.ravel()]
+        return Selection(self.whole, self.rows.ravel()[find_rows(which, self.rows.shape, own)])
+
     def __getattr__(self, name: str) -> Any:
         if name == "__noisy__" and hasattr(self.whole, name):
             return self._noisy

@@ -347,3 +347,36 @@ def test_totals_and_their_parts_are_not_added_up():
     with pytest.raises(InvalidParameterError, match=r"got \('a', 'F'\) and \('top', 'F'\)"):
         nation.sum([("top", "F"), ("a", "F")])
     nation.sum([("top", "F"), ("a", "M")])
+
+
+def test_parts_of_sums_are_functions_again():
+    labels = pd.MultiIndex.from_product([["DE", "FR", "PL"], [1, 2]], names=["country", "week"])
+    counts = pd.Series([61.3, 40.2, 30.9, 25.5, 80.4, 71.7], index=labels)
+    fit = dpi.combine(counts, mechanism=dpi.Laplace(scale=1.0))
+    sums = fit.sum("country")
+    assert sums[["FR", "PL"]]["PL"].params == sums["PL"].params
+    assert sums[1:][:1].params.index.to_list() == ["FR"]
+    wanted = fit.ratio(fit.sum([("FR", 1), ("FR", 2)]), fit.sum([("PL", 1), ("PL", 2)])).conf_int()
+    found = fit.ratio(sums["FR"], sums["PL"]).conf_int()
+    np.testing.assert_allclose([found.lower, found.upper], [wanted.lower, wanted.upper], rtol=1e-9)
+    both = fit.ratio(sums[["DE", "FR"]], sums["PL"])
+    assert both.params.index.to_list() == ["DE", "FR"]
+    parts = fit.share(fit["FR"], of=sums["FR"])
+    np.testing.assert_allclose(parts.params.sum(), 1.0)
+    first = fit.share(("FR", 1), of=fit.sum([("FR", 1), ("FR", 2)])).conf_int()
+    assert parts.conf_int().lower.iloc[0] == pytest.approx(float(first.lower), rel=1e-9)
+    with pytest.raises(InvalidParameterError, match="one row, which has no rows, got 'FR'"):
+        sums["FR"]["FR"]
+
+
+@pytest.mark.parametrize("method", ["exact", "envelope", "asymptotic"])
+def test_the_ratio_of_a_sum_to_itself_is_one(method):
+    fit = dpi.combine([3.2, -1.5, 0.1], mechanism=dpi.Laplace(scale=9.0))
+    sums = fit.sum({"a": [0, 1], "b": [1, 2]})
+    sets = fit.ratio(sums, fit.sum([0, 1])).conf_int(method=method)
+    assert (sets.kind["a"], sets.lower["a"], sets.upper["a"]) == ("interval", 1.0, 1.0)
+    assert sets.kind["b"] == "line"
+    # the published sum b is below 0, and its one-sided set open on the other side
+    above = fit.ratio(sums, sums).conf_int(method=method, alternative="larger")
+    assert above.lower.tolist() == [1.0, -np.inf]
+    assert above.upper.tolist() == [np.inf, 1.0]

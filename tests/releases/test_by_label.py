@@ -38,7 +38,10 @@ def test_choose_by_levels(where, levels, wanted):
     found = RELEASE.select(where, **levels)
     expected = [row for row, label in enumerate(DAYS) if wanted(*label)]
     assert found.values.tolist() == RELEASE.values[expected].tolist()
-    assert found.labels.equals(DAYS[expected])
+    # as by Series.xs, without the levels of which one label was chosen
+    given = {**(where if isinstance(where, dict) else {}), **levels}
+    single = [name for name, label in given.items() if isinstance(label, (str, int))]
+    assert found.labels.equals(DAYS[expected].droplevel(single))
     assert found.workload.shape == (len(expected), 42)
     assert (found.guarantee, found.neighbours, found.name) == (
         {"epsilon": 0.5},
@@ -333,6 +336,23 @@ def test_many_blocks_to_districts():
     assert (pd.Series(found.values, index=found.labels).sort_index() == wanted).all()
     few = dpi.count_confint(found.select(found.labels[:5]))
     assert (few.width > 0).all()
+
+
+def test_one_label_of_each_level_keeps_them():
+    one = RELEASE.select(country="FR", week=1, day=3)
+    assert one.labels.to_list() == [("FR", 1, 3)]
+    other = RELEASE.select(country="DE", week=1, day=3)
+    # one value each, by position
+    sets = dpi.ratio_confint(one, other)
+    assert (sets.labels, sets.estimate) == (None, one.values[0] / other.values[0])
+    assert dpi.counts_2indep(one, other).statistic.shape == ()
+    unit = pd.MultiIndex.from_product([["all", "a", "b"], ["old", "young"]], names=["area", "age"])
+    table = dpi.Release(pd.Series(np.arange(6.0), index=unit), mechanism=NOISE)
+    tree = {"all": None, "a": "all", "b": "all"}
+    found = dpi.combine_hierarchy(table.select(age="old"), tree)
+    assert found.params.index.to_list() == ["all", "a", "b"]
+    with pytest.raises(InvalidParameterError, match=r"keep that .* by release\.sum\('area'\)"):
+        dpi.combine_hierarchy(table, tree)
 
 
 def test_sums_that_share_values_are_not_independent():
