@@ -1,3 +1,11 @@
+from .indices import entropy as entropy
+from .indices import exposure as exposure
+from .indices import herfindahl as herfindahl
+from .indices import information_index as information_index
+from .indices import isolation as isolation
+from .segregation import IndexIntervals as IndexIntervals
+from .segregation import dissimilarity_confint as dissimilarity_confint
+from .segregation import gini_confint as gini_confint
 from .unbiased import Exponential as Exponential
 from .unbiased import FunctionEstimate as FunctionEstimate
 from .unbiased import unbiased as unbiased

@@ -19,7 +19,7 @@ from dpinfer.releases.by_label import groups_of
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
-from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame
+from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame, split_labels
 from dpinfer.results.presentation import Rows
 from dpinfer.results.tables import Table
 
@@ -228,7 +228,7 @@ class FunctionEstimate(Rows):
                 "rows by indexing"
             )
         for own, theirs in product(self._noisy, other._noisy):
-            _refuse_shared(own, theirs)
+            refuse_shared(own, theirs)
         one, its = (np.asarray(part.params) for part in (self, other))
         rest = [np.square(np.asarray(p.params)) - np.asarray(p.variance) for p in (self, other)]
         variance = np.square(one * its) - rest[0] * rest[1]
@@ -438,7 +438,7 @@ def unbiased(
         found = _known_everywhere(function, parts)
     elif callable(function):
         for one, other in combinations(parts, 2):
-            _refuse_shared(one, other)
+            refuse_shared(one, other)
         stencils = [stencil_of(one, bound, "unbiased") for one in parts]
         found = by_stencils(function, stencils, names)
     else:
@@ -483,7 +483,8 @@ def _arguments(values: Any, mechanism: Any) -> tuple[list[NoisyValues], list[str
     return parts, names
 
 
-def _refuse_shared(one: NoisyValues, other: NoisyValues) -> None:
+def refuse_shared(one: NoisyValues, other: NoisyValues) -> None:
+    """Refuse counts whose errors depend on each other."""
     if one.weights is None and other.weights is None and one.apart_from(other):
         return
     if not one.beside(other).are_independent():
@@ -526,3 +527,28 @@ def _estimates(parts: list[NoisyValues], found: Found) -> FunctionEstimate:
         independent=all(one.are_independent() for one in parts),
         _noisy=tuple(parts),
     )
+
+
+def totals_of(
+    given: Any, name: str, x: NoisyValues, shape: tuple[int, ...], labels: pd.Index | None
+) -> FloatArray | None:
+    """Return totals known exactly, one for all areas or one each; None for counts without noise."""
+    if given is None:
+        if (x.variance > 0.0).any():
+            raise InvalidParameterError(
+                f"{name} must be given where {x.name} is noisy: numbers known exactly, as totals "
+                "published without noise, and not sums of noisy counts. No unbiased estimate of a "
+                "ratio to a noisy total exists: estimate the numerator with dpinfer.unbiased"
+            )
+        return None
+    array, own = split_labels(given, name, ge=1, le=1e15)
+    if own is not None and labels is not None and not own.equals(labels):
+        raise InvalidParameterError(
+            f"{name} must have the labels of the areas in their order: reindex it first"
+        )
+    if array.shape not in ((), shape):
+        raise InvalidParameterError(
+            f"{name} must be a number or have one entry for each area, of shape {shape}, got "
+            f"{array.shape}"
+        )
+    return array

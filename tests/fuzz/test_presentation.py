@@ -122,6 +122,7 @@ RESULTS = {
     "SurveyEstimate": lambda: made("survey_total"),
     "SurveyEstimate, stratified": lambda: made("stratified_total"),
     "FunctionEstimate": lambda: dpi.unbiased(np.sqrt, LABELLED, mechanism=SMOOTH),
+    "IndexIntervals": lambda: made("dissimilarity_confint"),
     "Ranking": lambda: dpi.intervals.ranking(LABELLED, mechanism=SMOOTH),
     "ReplicateIntervals": lambda: dpi.intervals.replicate_confint(
         COUNTS, COUNTS.to_numpy() + np.arange(12.0)[:, None] - 5.0

@@ -83,10 +83,10 @@ RESULTS = set(
     AdjustedTests Amplification AmplifiedCurve AmplifiedDP BudgetSplit ClippedEstimate
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise FunctionEstimate
-    GeneralizationBound HierarchyEstimate HypothesisResult Intervals LedgerEntry LinearEstimate
-    MarginalsEstimate MembershipAudit MultiplicativeWeightsRelease NoisyRegression NoisyValues
-    PairLoss PosteriorBounds PrivacyLoss PrivateMeanInterval Problem ProcessingError Ranking
-    RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals
+    GeneralizationBound HierarchyEstimate HypothesisResult IndexIntervals Intervals LedgerEntry
+    LinearEstimate MarginalsEstimate MembershipAudit MultiplicativeWeightsRelease NoisyRegression
+    NoisyValues PairLoss PosteriorBounds PrivacyLoss PrivateMeanInterval Problem ProcessingError
+    Ranking RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals
     ResponseEstimate SampleAdjustment SecretPosterior SizeStudy SmoothSensitivity
     SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate Selection TableContrast
     ThresholdedRegression Usefulness

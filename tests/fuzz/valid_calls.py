@@ -72,6 +72,11 @@ CENSORED = {"values": [18.0, 25.0, np.nan], "target": "cells", "mechanism": NOIS
 CENSORED |= {"cells": 3, "by": [1, 1, 2], "upper": 90.0, "width": None, "alpha": 0.1}
 CENSORED |= {"alternative": "larger", "simultaneous": True}
 
+AREA = {"by": None, "mechanism": NOISE}
+TWO_GROUPS = {"group": THREE, "other": [30, 9, 21], "totals": (76, 60), "signs": [1, 1, -1]}
+TWO_GROUPS |= AREA | {"alpha": 0.1, "reps": 99, "rng": 1}
+OF_GROUP = {"group": THREE, "rest": [30, 9, 21], "total": 76} | AREA
+
 VALID = {
     "ApproxDP": {"epsilon": 1.0, "delta": 1e-6, "neighbours": "replace"},
     "Binomial": {"nobs": 10, "value": 0.3},
@@ -346,6 +351,13 @@ VALID = {
     "survey_total": ONE_SAMPLE,
     "thresholded_ratio_confint": {"numerator": [1, 0, 0], "denominator": [0, 1, 1]} | CENSORED,
     "thresholded_sum_confint": {"weights": [1, 1, -1]} | CENSORED,
+    "dissimilarity_confint": TWO_GROUPS,
+    "gini_confint": TWO_GROUPS,
+    "isolation": OF_GROUP,
+    "exposure": OF_GROUP,
+    "information_index": {"groups": (THREE, [30, 9, 21]), "totals": (76, 60)} | AREA,
+    "herfindahl": {"values": THREE, "total": 76} | AREA,
+    "entropy": {"values": THREE, "total": 76} | AREA,
     "unbiased": {"function": np.sqrt, "values": THREE, "mechanism": NOISE, "lower": 0},
     "unpublished_bound": {"mechanism": NOISE, "threshold": 10} | REPORTS,
     "usefulness": {"mechanism": SMOOTH, "alpha": None, "beta": 0.05, "queries": 3}

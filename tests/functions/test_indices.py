@@ -1,0 +1,220 @@
+"""Indices: without noise the published values; with noise, unbiased or covered."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from people import NEEDS_DATA, people
+
+import dpinfer as dpi
+from dpinfer.errors import InvalidParameterError
+from dpinfer.functions import (
+    dissimilarity_confint,
+    entropy,
+    exposure,
+    gini_confint,
+    herfindahl,
+    information_index,
+    isolation,
+)
+
+RNG = np.random.default_rng(23)
+BLACK, WHITE = RNG.poisson(8, (2, 12)), RNG.poisson(15, (2, 12))
+EXACT = dpi.Exact()
+LAW = dpi.Geometric(scale=2.0)
+
+
+def by_hand(b, w):
+    """Return D, G, Theil's H and the isolation of two groups, from their definitions."""
+    p, q, t = b / b.sum(), w / w.sum(), b + w
+    share, whole = b / np.maximum(t, 1), b.sum() / t.sum()
+
+    def own(x):
+        return -sum(y * np.log(np.where(y > 0, y, 1.0)) for y in (x, 1 - x))
+
+    gaps = np.abs(share[:, np.newaxis] - share) * t[:, np.newaxis] * t
+    return {
+        "D": 0.5 * np.abs(p - q).sum(),
+        "G": gaps.sum() / (2 * t.sum() ** 2 * whole * (1 - whole)),
+        "H": (t * (own(whole) - own(share))).sum() / (own(whole) * t.sum()),
+        "P": (p * share).sum(),
+    }
+
+
+@pytest.mark.parametrize("area", [0, 1])
+def test_without_noise_they_are_the_definitions(area):
+    b, w = BLACK[area], WHITE[area]
+    b[3] = w[3] = w[5] = 0
+    hand = by_hand(b, w)
+    for name, call in (("D", dissimilarity_confint), ("G", gini_confint)):
+        found = call(b, w, mechanism=EXACT)
+        np.testing.assert_allclose(
+            [found.estimate, found.lower, found.upper, found.plug_in], hand[name], rtol=1e-12
+        )
+    assert information_index((b, w), mechanism=EXACT).params == pytest.approx(hand["H"], rel=1e-12)
+    assert isolation(b, w, mechanism=EXACT).params == pytest.approx(hand["P"], rel=1e-12)
+    assert exposure(b, w, mechanism=EXACT).params == pytest.approx(1 - hand["P"], rel=1e-12)
+    p = b / b.sum()
+    assert herfindahl(b, mechanism=EXACT).params == pytest.approx((p**2).sum(), rel=1e-12)
+    found = entropy(b, mechanism=EXACT).params
+    assert found == pytest.approx(-(p[p > 0] * np.log(p[p > 0])).sum(), rel=1e-12)
+
+
+@NEEDS_DATA
+def test_published_values():
+    """Those that PySAL segregation 2.5.4 gives for 28 block groups, 7 tracts and 354 blocks."""
+    cells = people("Block_Group")
+    b, w, h = (cells[name].to_numpy() for name in ("black", "white", "hispanic"))
+    assert dissimilarity_confint(b, w, mechanism=EXACT).lower == pytest.approx(
+        0.3857836334, abs=1e-10
+    )
+    assert dissimilarity_confint(h, w, mechanism=EXACT).lower == pytest.approx(0.424953, abs=1e-6)
+    assert gini_confint(b, w, mechanism=EXACT).upper == pytest.approx(0.5319385255, abs=1e-10)
+    two = information_index((b, w), mechanism=EXACT).params
+    assert two == pytest.approx(0.1851927858, abs=1e-10)
+    four = information_index(tuple(cells.to_numpy().T), mechanism=EXACT).params
+    assert four == pytest.approx(0.0985902575, abs=1e-10)
+    totals = cells.sum()
+    assert herfindahl(totals, mechanism=EXACT).params == pytest.approx(0.3912659624, abs=1e-10)
+    assert entropy(totals, mechanism=EXACT).params == pytest.approx(1.1441565203, abs=1e-10)
+    for level, value in (("Tract", 0.342242), ("Block", 0.820944)):
+        cells = people(level)
+        found = dissimilarity_confint(cells["black"], cells["white"], mechanism=EXACT)
+        assert found.estimate == pytest.approx(value, abs=1e-6)
+
+
+def is_unbiased(found, truth):
+    """Whether the mean is within 4.5 standard errors, which it misses by chance in 1 of 10⁵."""
+    found = np.asarray(found.params)
+    return abs(found.mean() - truth) < 4.5 * found.std() / np.sqrt(found.size)
+
+
+@pytest.mark.parametrize("law", [LAW, dpi.Laplace(scale=2.0)], ids=repr)
+def test_with_noise_they_are_unbiased(law):
+    b, w = BLACK[0], WHITE[0]
+    y, z = (f + law.rvs((4000, 12), rng=seed) for seed, f in enumerate((b, w)))
+    hand, size, sizes = by_hand(b, w), b.sum(), (b.sum(), w.sum())
+    assert is_unbiased(information_index((y, z), totals=sizes, mechanism=law), hand["H"])
+    assert is_unbiased(isolation(y, z, total=size, mechanism=law), hand["P"])
+    assert is_unbiased(exposure(y, z, total=size, mechanism=law), 1 - hand["P"])
+    shares = b / size
+    assert is_unbiased(herfindahl(y, total=size, mechanism=law), (shares**2).sum())
+    found = entropy(y, total=size, mechanism=law)
+    assert is_unbiased(found, -np.sum(shares * np.log(np.where(shares > 0, shares, 1))))
+    # the plug-in values are far off, and the variances right to a tenth
+    bias = abs(found.plug_in.mean() - found.params.mean())
+    assert bias > 10 * found.params.std() / np.sqrt(4000)
+    assert found.variance.mean() == pytest.approx(found.params.var(), rel=0.1)
+
+
+LAWS = {
+    "small": (dpi.DiscreteGaussian(sigma=2.0), 1),
+    "large": (dpi.Laplace(scale=10.0), 2),
+    "of two laws": ((dpi.Geometric(scale=3.0), dpi.Gaussian(sigma=1.0)), 3),
+}
+
+
+@pytest.mark.parametrize("case", LAWS)
+def test_dissimilarity_is_covered(case):
+    """Of 1,500 intervals of level 0.9, at least 1,302: fewer by chance in 1 of 10⁴ at most.
+
+    Draws are shared by all areas, which makes the share that one call covers vary by 0.01 more:
+    1,500 · (0.9 - 3.8 · hypot(0.0077, 0.0095)) is 1,302 for 999 draws.
+    """
+    laws, seed = LAWS[case]
+    each = laws if isinstance(laws, tuple) else (laws, laws)
+    b, w = BLACK[1], WHITE[1]
+    rng = np.random.default_rng(seed)
+    y, z = (f + law.rvs((1500, 12), rng=rng) for law, f in zip(each, (b, w), strict=True))
+    hand = by_hand(b, w)
+    common = {"totals": (b.sum(), w.sum()), "mechanism": laws, "alpha": 0.1, "rng": seed}
+    for signs in (None, np.tile(RNG.choice([-1, 1], 12), (1500, 1))):
+        found = dissimilarity_confint(y, z, signs=signs, **common)
+        assert found.contains(hand["D"]).sum() >= 1302
+        assert (found.lower >= 0).all()
+        assert (found.upper <= 1).all()
+    wide = gini_confint(y, z, **common)
+    assert wide.contains(hand["G"]).sum() >= 1302
+    assert found.estimate.mean() > hand["D"]
+    assert found.guarantee == "proved, conservative"
+
+
+def test_true_signs_raise_the_lower_end():
+    b, w = BLACK[1], WHITE[1]
+    y, z = (f + LAW.rvs((200, 12), rng=seed) for seed, f in enumerate((b, w)))
+    common = {"totals": (b.sum(), w.sum()), "mechanism": LAW, "rng": 1}
+    signs = np.where(b / b.sum() > w / w.sum(), 1, -1)
+    plain = dissimilarity_confint(y, z, **common)
+    sharper = dissimilarity_confint(y, z, signs=np.tile(signs, (200, 1)), **common)
+    assert sharper.lower.mean() > plain.lower.mean()
+    assert sharper.contains(by_hand(b, w)["D"]).mean() > 0.9
+    np.testing.assert_array_equal(sharper.upper, plain.upper)
+
+
+def test_dissimilarity_of_swapped_groups_and_permuted_cells():
+    b, w, order = BLACK[0], WHITE[0], RNG.permutation(12)
+    common = {"mechanism": dpi.Gaussian(sigma=1.0), "reps": 9999, "rng": 1}
+    first = dissimilarity_confint(b + 0.5, w + 0.25, totals=(90, 170), **common)
+    for found in (
+        dissimilarity_confint(w + 0.25, b + 0.5, totals=(170, 90), **common),
+        dissimilarity_confint(b[order] + 0.5, w[order] + 0.25, totals=(90, 170), **common),
+    ):
+        assert found.estimate == pytest.approx(first.estimate, rel=1e-12)
+        np.testing.assert_allclose(np.asarray(found), np.asarray(first), atol=0.01)
+
+
+def test_areas_by_label():
+    labels = pd.MultiIndex.from_product([["n", "s"], range(12)], names=["area", "cell"])
+    b, w = (pd.Series(f.ravel(), index=labels) for f in (BLACK, WHITE))
+    sizes = tuple(f.groupby("area").sum() for f in (b, w))
+    index = information_index((b, w), totals=sizes, by="area", mechanism=LAW)
+    plain = information_index((BLACK, WHITE), totals=tuple(map(np.array, sizes)), mechanism=LAW)
+    assert list(index.params.index) == ["n", "s"]
+    np.testing.assert_allclose(index.params, plain.params)
+    found = dissimilarity_confint(b, w, totals=sizes, by="area", mechanism=LAW, rng=1)
+    same = dissimilarity_confint(
+        BLACK, WHITE, totals=tuple(map(np.array, sizes)), mechanism=LAW, rng=1
+    )
+    np.testing.assert_allclose(found.lower, same.lower)
+    assert list(found.summary_frame().columns)[-1] == "plug_in"
+    assert found["s"].plug_in == same.plug_in[1]
+
+
+def test_laws_of_each_cell():
+    scales = np.linspace(0.1, 1.0, 12)
+    law = dpi.Laplace(scale=scales)
+    b, w = BLACK[0] + 0.5, WHITE[0] + 0.25
+    found = dissimilarity_confint(b, w, totals=(90, 170), mechanism=law, reps=9999, rng=1)
+    delta = np.random.default_rng(5).laplace(scale=scales, size=(2, 20000, 12))
+    delta = delta[0] / 90 - delta[1] / 170
+    upper = np.quantile(0.5 * delta.sum(axis=1), 0.975)
+    lower = np.quantile(0.5 * np.abs(delta).sum(axis=1), 0.975)
+    assert found.upper - found.estimate == pytest.approx(upper, rel=0.05)
+    assert found.estimate - found.lower == pytest.approx(lower, rel=0.05)
+
+
+REFUSED = {
+    "no totals": {"totals": None},
+    "one total": {"totals": (90,)},
+    "a total of 0": {"totals": (90, 0)},
+    "lengths": {"other": [3, 4]},
+    "signs": {"signs": np.zeros(12)},
+    "too few draws": {"reps": 38},
+    "a threshold": {"group": dpi.Release(BLACK[0], mechanism=LAW, threshold=0), "mechanism": None},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name):
+    call = {"group": BLACK[0], "other": WHITE[0], "totals": (90, 170), "mechanism": LAW}
+    with pytest.raises(InvalidParameterError):
+        dissimilarity_confint(**call | REFUSED[name])
+
+
+def test_indices_refuse_what_has_no_unbiased_estimate():
+    with pytest.raises(InvalidParameterError, match="total must be given"):
+        entropy(BLACK[0], mechanism=LAW)
+    with pytest.raises(InvalidParameterError, match="geometric and Laplace"):
+        entropy(BLACK[0], total=90, mechanism=dpi.DiscreteGaussian(sigma=2.0))
+    with pytest.raises(InvalidParameterError, match="totals must be a tuple"):
+        information_index((BLACK[0], WHITE[0]), totals=(90,), mechanism=LAW)
+    assert herfindahl(BLACK[0], total=90, mechanism=dpi.DiscreteGaussian(sigma=2.0)).params > 0
