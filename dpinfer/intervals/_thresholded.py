@@ -283,9 +283,9 @@ def _start(
     publication. Both parts are monotone in f, but for the factor exp(-λf).
     """
     if first == -np.inf:
-        return np.array([-np.inf]), np.array([float(_log_moment(law, tilt)(-np.inf))]) / tilt
+        return np.array([-np.inf]), np.array([float(log_moment(law, tilt)(-np.inf))]) / tilt
     start, f, step, at_start, at_first = _tails(law, first)
-    moment = _log_moment(law, tilt)
+    moment = log_moment(law, tilt)
     large = moment(start[:, None] - f) - at_first
     small = np.exp(-tilt * f) * -np.expm1(at_start - at_first)
     end = np.broadcast_to(moment(-np.inf) - at_first[-1], (start.size, 1))
@@ -311,15 +311,15 @@ def _tails(
     else:
         f = np.linspace(0.0, last, _COUNTS + 1)
         step = float(f[1])
-    at_start = _log_reaching(law, start[:, None] - f)
-    return start, f, step, at_start, _log_reaching(law, first - f)
+    at_start = log_reaching(law, start[:, None] - f)
+    return start, f, step, at_start, log_reaching(law, first - f)
 
 
-def _log_reaching(law: ParametricLaw, x: FloatArray) -> FloatArray:
+def log_reaching(law: ParametricLaw, x: FloatArray) -> FloatArray:
     return np.asarray(law.logsf(np.ceil(x) - 1.0 if law.is_integer else x))
 
 
-def _log_moment(law: ParametricLaw, s: float) -> Callable[[Any], FloatArray]:
+def log_moment(law: ParametricLaw, s: float) -> Callable[[Any], FloatArray]:
     """Return x -> log E[exp(s·e); e >= x]."""
     if isinstance(law, Gaussian):
         sigma = float(law.sigma)

@@ -26,6 +26,7 @@ from dpinfer._numerics.lattice import alike
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.targets import checked_weights
+from dpinfer.intervals._soft import TILTS, WIDTHS, Soft, lowest
 from dpinfer.intervals._thresholded import Cells, counting, margin
 from dpinfer.mechanisms.independent import Mechanism, groups, integer_cells
 from dpinfer.mechanisms.law import ParametricLaw
@@ -46,81 +47,14 @@ TARGETS: tuple[Target, ...] = (
     "soft-count",
 )
 
+Method = Literal["bound", "asymptotic"]
+
 _SIDES = {"two-sided": 2, "larger": 1, "smaller": 1}
 
 _LAWS = (Laplace, Geometric, Gaussian, DiscreteGaussian)
 
 _FEW = 10
 """Sums over fewer published cells are not close to normal."""
-
-
-# What published values alone estimate without bias, whatever was not published.
-
-
-class _Scores(NamedTuple):
-    """Contributions of published values to an estimate, and to that of its variance."""
-
-    value: FloatArray
-    variance: FloatArray
-
-
-class _Curve(NamedTuple):
-    """A function that is 0 up to the threshold, and its derivatives."""
-
-    r: FloatArray
-    slope: FloatArray
-    bend: FloatArray
-
-
-def _ramp(z: FloatArray, _: FloatArray, width: FloatArray, unit: float) -> _Curve:
-    """0 up to 0, z - (width - unit)/2 from ``width`` on; z(z + unit)/(2·width) between."""
-    inside = np.clip(z, 0.0, width)
-    bent = inside * (inside + unit) / (2.0 * width)
-    r = np.where(z < width, bent, z - 0.5 * (width - unit))
-    return _Curve(r, inside / width, np.where((z > 0) & (z < width), 1.0 / width, 0.0))
-
-
-def _step(z: FloatArray, _: FloatArray, width: FloatArray, unit: float) -> _Curve:
-    """3u² - 2u³ with u = z/width between 0 and 1."""
-    u = np.clip(z / width, 0.0, 1.0)
-    bend = np.where((z > 0) & (z < width), (6.0 - 12.0 * u) / width**2, 0.0)
-    return _Curve(u**2 * (3.0 - 2.0 * u), 6.0 * u * (1.0 - u) / width, bend)
-
-
-def _whole_from(z: FloatArray, first: FloatArray, width: FloatArray, unit: float) -> _Curve:
-    """Return the value itself times :func:`_step`."""
-    x, (r, slope, bend) = z + first, _step(z, first, width, unit)
-    return _Curve(x * r, r + x * slope, 2.0 * slope + x * bend)
-
-
-_CURVES = {
-    "excess": (_ramp, 1.0),
-    "soft": (_ramp, 1.0),
-    "soft-total": (_whole_from, 4.0),
-    "soft-count": (_step, 4.0),
-}
-"""The curve of each target, and its width in scales of the noise."""
-
-
-def _memoryless(
-    law: ParametricLaw, y: FloatArray, first: FloatArray, width: FloatArray, target: Target
-) -> _Scores:
-    """Apply r - (v/2)·(second difference or derivative of r) to a curve r from the threshold on."""
-    curve, z, half = _CURVES[target][0], y - first, 0.5 * np.asarray(law.variance)
-    if isinstance(law, Geometric):
-        below, at, above = (curve(z + k, first, width, 1.0).r for k in (-1.0, 0.0, 1.0))
-        value = at - half * (below - 2.0 * at + above)
-        squares = at**2 - half * (below**2 - 2.0 * at**2 + above**2)
-    else:
-        r, slope, bend = curve(z, first, width, 0.0)
-        value = r - half * bend
-        squares = r**2 - 2.0 * half * (slope**2 + r * bend)
-    return _Scores(value, value**2 - squares)
-
-
-def _normal(law: ParametricLaw, y: FloatArray, first: FloatArray) -> _Scores:
-    """Take y - t: its mean has a slope in y of 1 where published, so a variance of v·P at most."""
-    return _Scores(y - first, np.broadcast_to(np.asarray(law.variance), y.shape))
 
 
 # What is given: a list of cells, some of them unpublished, in groups.
@@ -372,6 +306,7 @@ class _Asked(NamedTuple):
     upper: FloatArray
     width: float | None
     target: Target
+    method: Method
 
 
 def _of_cells(asked: _Asked, q: float) -> _Ends:
@@ -481,22 +416,45 @@ def _published_end(asked: _Asked, c: FloatArray, q: float) -> tuple[FloatArray, 
 
 
 def _of_excess(asked: _Asked, q: float) -> _Ends:
-    listed, target = asked.listed, asked.target
-    hard = target == "excess"
-    x = listed.x
-    value, variance = np.zeros(len(x)), np.zeros(len(x))
-    for law, cells in groups(x._own_law(), len(x)):
-        if hard and not isinstance(law, Geometric):
+    c, sets, there = asked.weights, asked.groups, asked.listed.there
+    parts = _soft_parts(asked)
+    value, variance = np.zeros(len(there)), np.zeros(len(there))
+    for cells, soft in parts:
+        shown = np.flatnonzero(there[cells])
+        rows = cells[shown]
+        value[rows], variance[rows] = soft.take(shown).scores(asked.listed.x.values[rows])
+    total = sets.total(c * value)
+    if asked.method == "asymptotic":
+        half = -special.ndtri(q) * np.sqrt(np.maximum(sets.total(c**2 * variance), 0.0))
+        few = int(np.count_nonzero(sets.total((there & (c != 0)).astype(np.float64)) < _FEW))
+        notes: tuple[str, ...] = ("normal quantiles, for sums of many published cells",)
+        if few:
+            notes = (
+                *notes,
+                f"{few} sums are of fewer than {_FEW} published cells: 95 % intervals for them "
+                "covered from 0 (where none is published) to 85 % (where one is) in simulations",
+            )
+        return _Ends(total, total - half, total + half, "asymptotic", notes)
+    top = _largest_tilts(asked, parts)
+    low, high = _soft_end(asked, parts, c, top, q), -_soft_end(asked, parts, -c, top, q)
+    for sign, clip in ((-1, np.maximum), (1, np.minimum)):  # the functions are of 0 or more
+        none = sets.total((sign * c > 0).astype(np.float64)) == 0
+        low, high = (np.where(none, clip(end, 0.0), end) for end in (low, high))
+    return _Ends(total, low, high, "tilted", ("over all cells, whether they are listed or not",))
+
+
+def _soft_parts(asked: _Asked) -> list[tuple[NDArray[np.intp], Soft]]:
+    """Return the cells of each law, with what is summed of them."""
+    listed, target, parts = asked.listed, asked.target, []
+    if not np.isfinite(listed.first).all():
+        raise InvalidParameterError(f"threshold must be finite for every cell with {target=}")
+    for law, cells in groups(listed.x._own_law(), len(listed.x)):
+        width: Any = 1.0
+        if target == "excess" and not isinstance(law, Geometric):
             raise InvalidParameterError(
                 f"target='excess' is for Geometric noise, got {type(law).__name__}: no estimate "
                 "from published values is unbiased for it; ask for target='soft'"
             )
-        rows = cells[listed.there[cells] & np.isfinite(listed.first[cells])]
-        if rows.size < np.count_nonzero(listed.there[cells]):
-            raise InvalidParameterError(
-                f"threshold must be finite for every cell with target={asked.target!r}"
-            )
-        own = cast("ParametricLaw", law.take(np.searchsorted(cells, rows)) if law.shape else law)
         if isinstance(law, (Gaussian, DiscreteGaussian)):
             if target != "soft":
                 raise InvalidParameterError(
@@ -508,27 +466,58 @@ def _of_excess(asked: _Asked, q: float) -> _Ends:
                 raise InvalidParameterError(
                     "width must be left out for Gaussian noise, which has a soft excess of its own"
                 )
-            found = _normal(own, x.values[rows], listed.first[rows])
-        else:
-            width = _CURVES[target][1] * np.asarray(cast("Laplace | Geometric", own).scale)
-            width = np.maximum(np.rint(width), 1.0) if law.is_integer else width
-            if hard or asked.width is not None:
-                width = np.asarray(1.0 if hard else asked.width)
-            if law.is_integer and (width != np.rint(width)).any():
+        elif asked.width is not None:
+            width = asked.width
+            if law.is_integer and width != np.rint(width):
                 raise InvalidParameterError(
                     f"width must be a whole number for Geometric noise, got {width:g}"
                 )
-            found = _memoryless(own, x.values[rows], listed.first[rows], width, target)
-        value[rows], variance[rows] = found
-    total = asked.groups.total(asked.weights * value)
-    std = np.sqrt(np.maximum(asked.groups.total(asked.weights**2 * variance), 0.0))
-    half = -special.ndtri(q) * std
-    published = asked.groups.total((listed.there & (asked.weights != 0)).astype(np.float64))
-    few = int(np.count_nonzero(published < _FEW))
-    notes: tuple[str, ...] = ("normal quantiles",)
-    if few:
-        notes = (*notes, f"{few} sums are of fewer than {_FEW} published cells, too few for them")
-    return _Ends(total, total - half, total + half, "asymptotic", notes)
+        elif target != "excess":
+            width = WIDTHS[target] * np.asarray(cast("Laplace | Geometric", law).scale)
+            width = np.maximum(np.rint(width), 1.0) if law.is_integer else width
+        width = np.broadcast_to(width, cells.size)
+        parts.append((cells, Soft(cast("ParametricLaw", law), listed.first[cells], width, target)))
+    return parts
+
+
+def _largest_tilts(asked: _Asked, parts: list[tuple[NDArray[np.intp], Soft]]) -> FloatArray:
+    """Return the largest tilt of each group, by what is known of all cells beforehand."""
+    own, number = np.empty(len(asked.listed.x)), asked.groups.number
+    for cells, soft in parts:
+        own[cells] = soft.most()
+    used = asked.weights != 0
+    size = np.abs(asked.weights[used])
+    least, most = np.full(asked.groups.size, np.inf), np.zeros(asked.groups.size)
+    np.minimum.at(least, number[used], own[used] / size)
+    np.maximum.at(most, number[used], own[used] / size)
+    if not asked.listed.whole and (most > least * (1.0 + 1e-9)).any():
+        raise InvalidParameterError(
+            f"values must hold the whole list with target={asked.target!r}, NaN where unpublished, "
+            "where noises, thresholds or sizes of weights differ within a sum: what cells that are "
+            "not listed may add depends on theirs; where all were published, give their number as "
+            "cells=, else ask for method='asymptotic'"
+        )
+    return np.where(np.isfinite(least), least, 1.0)
+
+
+def _soft_end(
+    asked: _Asked,
+    parts: list[tuple[NDArray[np.intp], Soft]],
+    c: FloatArray,
+    top: FloatArray,
+    q: float,
+) -> FloatArray:
+    listed, sets = asked.listed, asked.groups
+    tilts = top * 0.5 ** np.arange(TILTS)[:, None]
+    sums = np.zeros(tilts.shape)
+    for cells, soft in parts:
+        shown = np.flatnonzero(listed.there[cells] & (c[cells] != 0))
+        rows, soft_shown = cells[shown], soft.take(shown)
+        for at, tilt in enumerate(tilts):
+            own = tilt[sets.number[rows]] * c[rows]
+            found = soft_shown.log_factors(listed.x.values[rows], own)
+            sums[at] += np.bincount(sets.number[rows], found, sets.size)
+    return lowest(sums, tilts, q)
 
 
 _OF_TARGET: dict[Target, Callable[[_Asked, float], _Ends]] = {
@@ -550,8 +539,15 @@ def _asked(
     upper: Any,
     width: float | None,
     by: Any,
+    method: Method,
 ) -> _Asked:
     check_option(target, "target", TARGETS)
+    near = check_option(method, "method", ("bound", "asymptotic")) == "asymptotic"
+    if near and target in ("cells", "published"):
+        raise InvalidParameterError(
+            f"method must be 'bound' with target={target!r}, got 'asymptotic', which is for "
+            "unbiased estimates of excesses"
+        )
     listed = _listed(values, mechanism, threshold, cells, target)
     if upper is not None and target != "cells":
         raise InvalidParameterError(f"upper must be left out with target={target!r}")
@@ -566,6 +562,7 @@ def _asked(
         upper=np.broadcast_to(most, len(x)),
         width=None if width is None else check_scalar(width, "width", gt=0, le=1e100),
         target=target,
+        method=method,
     )
 
 
@@ -631,6 +628,7 @@ def thresholded_sum_confint(
     by: Any = None,
     upper: Any = None,
     width: float | None = None,
+    method: Method = "bound",
     alpha: float = 0.05,
     alternative: Alternative = "two-sided",
     simultaneous: bool = False,
@@ -671,6 +669,10 @@ def thresholded_sum_confint(
         The width w of the bend, for ``"soft"`` and its like under Laplace or geometric noise,
         chosen before looking at the values; by default the scale of the noise, and 4 scales for
         ``"soft-total"`` and ``"soft-count"``.
+    method : {"bound", "asymptotic"}
+        ``"bound"`` covers at every number of cells. ``"asymptotic"``, for excesses: normal
+        quantiles, about half as wide, for sums of many published cells; with fewer than ten they
+        undercover, and with none they have no width.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
     alternative : {"two-sided", "larger", "smaller"}
@@ -683,14 +685,15 @@ def thresholded_sum_confint(
     -------
     Intervals
         One interval for each group, labelled by it. They cover the noise only. The method is
-        ``"censored"`` or ``"tilted"``, which are proved bounds at every number of cells, or
+        ``"censored"`` or ``"tilted"``, which are bounds at every number of cells, or
         ``"asymptotic"``, normal intervals about unbiased estimates of excesses.
 
     Raises
     ------
     InvalidParameterError
         If an argument is outside what is allowed; if a list of published cells only is given for
-        ``"cells"``; if values were clamped or rounded.
+        ``"cells"``, or for excesses where noises, thresholds or sizes of weights differ within a
+        sum, by which the tilts are chosen; if values were clamped or rounded.
 
     See Also
     --------
@@ -730,10 +733,17 @@ def thresholded_sum_confint(
     *excess*, *soft*: with r = 0 up to t, r(y) - (v/2)(r(y-1) - 2r(y) + r(y+1)) is unbiased for r(f)
     under geometric noise of variance v, and 0 where nothing is published; r(y) - (v/2)r''(y) is so
     under Laplace noise. The bend is r = z(z+1)/(2w), or z²/(2w), for z = f - t up to w, and
-    z - (w-1)/2, or z - w/2, from there. The squares less those of r, treated alike, estimate the
-    variance. Under Gaussian noise of standard deviation σ, y - t is unbiased for
-    σ(zΦ(z) + φ(z)), z = (f-t)/σ, an excess that is up to 0.4σ softer than the corner, with a
-    variance of at most σ² times the probability of publication.
+    z - (w-1)/2, or z - w/2, from there. Under Gaussian noise, y - t is unbiased for E(f + e - t)₊ =
+    σ(zΦ(z) + φ(z)), z = (f-t)/σ, an excess that is up to 0.4σ softer than the corner.
+    What makes r unbiased makes u = exp(κr) - 1 so, which is 0 up to t too. So a published cell has
+    a factor of mean exp(κ·r(f)), an unpublished one the factor 1, and the product of all is
+    exp(κ·R) in the mean, R the sum over all cells: by Markov's inequality on its mean over ten κ,
+    each half of the one before, the first of which keeps factors positive, R is bounded from below,
+    and with -κ from above. For lower ends large κ have a wider bend, which is below r. Under
+    Gaussian noise the factor is exp(κ(y - t) - |κ|b), b being the least for which its mean is at
+    most exp(κ·E(f + e - t)₊), on a grid of f - t.
+    Asymptotic intervals take the squares less those of r, treated alike, as variance, and under
+    Gaussian noise σ² for each published cell, which is as much or more in the mean.
     The soft count is r = 3u² - 2u³ with u = z/w between 0 and 1, and the soft total f times that.
     Under Gaussian noise the mean of what is published is analytic in f, so that no such r, 0 up to
     t, has an unbiased estimate.
@@ -762,7 +772,7 @@ def thresholded_sum_confint(
     Intervals([-73, 29], level 0.95, censored)
     """
     alpha = check_alpha(alpha)
-    asked = _asked(values, target, mechanism, threshold, cells, upper, width, by)
+    asked = _asked(values, target, mechanism, threshold, cells, upper, width, by, method)
     if weights is not None:
         asked = _weighted(asked, weights, "weights")
     side = check_option(alternative, "alternative", ALTERNATIVES)
@@ -802,6 +812,7 @@ def thresholded_ratio_confint(
     by: Any = None,
     upper: Any = None,
     width: float | None = None,
+    method: Method = "bound",
     alpha: float = 0.05,
     alternative: Alternative = "two-sided",
     simultaneous: bool = False,
@@ -814,7 +825,7 @@ def thresholded_ratio_confint(
         The published values, NaN where a cell was not published.
     numerator, denominator : array of float of shape (K,), Series or mapping
         The weights of the cells in either sum, at least 0.
-    target, mechanism, threshold, cells, by, upper, width
+    target, mechanism, threshold, cells, by, upper, width, method
         As for :func:`thresholded_sum_confint`.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
@@ -857,7 +868,7 @@ def thresholded_ratio_confint(
     (np.float64(0.139), np.float64(0.382))
     """
     alpha = check_alpha(alpha)
-    asked = _asked(values, target, mechanism, threshold, cells, upper, width, by)
+    asked = _asked(values, target, mechanism, threshold, cells, upper, width, by, method)
     side = check_option(alternative, "alternative", ALTERNATIVES)
     together = check_flag(simultaneous, "simultaneous")
     q = _tail(alpha, side, asked.groups.size if together else 1) / 2

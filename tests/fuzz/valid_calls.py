@@ -70,7 +70,7 @@ def top_part():
 
 CENSORED = {"values": [18.0, 25.0, np.nan], "target": "cells", "mechanism": NOISE, "threshold": 10}
 CENSORED |= {"cells": 3, "by": [1, 1, 2], "upper": 90.0, "width": None, "alpha": 0.1}
-CENSORED |= {"alternative": "larger", "simultaneous": True}
+CENSORED |= {"alternative": "larger", "simultaneous": True, "method": "bound"}
 
 AREA = {"by": None, "mechanism": NOISE}
 TWO_GROUPS = {"group": THREE, "other": [30, 9, 21], "totals": (76, 60), "signs": [1, 1, -1]}

@@ -4,7 +4,7 @@ Simulations have fixed seeds; each bound is the nominal error probability with a
 1e-8, so that all of them fail by accident with probability below 1e-6.
 """
 
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise, product
 
 import numpy as np
 import pandas as pd
@@ -230,7 +230,8 @@ def test_soft_excess_under_geometric_noise_is_unbiased_by_sums_over_the_support(
     t, law = 20, Geometric(scale=3.0)
     y = np.arange(t, 700)
     p = law.pmf(y - f)
-    found = thresholded_sum_confint(y, target="soft", mechanism=law, threshold=t, by=y, width=width)
+    law_of = {"mechanism": law, "threshold": t, "method": "asymptotic"}
+    found = thresholded_sum_confint(y, target="soft", by=y, width=width, **law_of)
     estimate = np.asarray(found.estimate)
     variance = np.square(np.asarray(found.width) / (2 * stats.norm.isf(0.025)))
     w, z = width or 3, f - t
@@ -241,7 +242,7 @@ def test_soft_excess_under_geometric_noise_is_unbiased_by_sums_over_the_support(
     true = p @ np.square(estimate) - mean**2
     assert p @ variance >= true - 1e-9
     if width == 1:
-        hard = thresholded_sum_confint(y, target="excess", mechanism=law, threshold=t, by=y)
+        hard = thresholded_sum_confint(y, target="excess", by=y, **law_of)
         np.testing.assert_array_equal(hard.estimate, estimate)
         assert p @ variance == pytest.approx(true)
         known = {20: 4.70, 27: 4.27}
@@ -256,7 +257,12 @@ def test_soft_excess_under_laplace_noise_is_unbiased_by_integration(f):
 
     def estimate(y):
         found = thresholded_sum_confint(
-            y + 0.0, target="soft", mechanism=law, threshold=t, by=np.arange(len(y))
+            y + 0.0,
+            target="soft",
+            mechanism=law,
+            threshold=t,
+            by=np.arange(len(y)),
+            method="asymptotic",
         )
         deviation = np.asarray(found.width) / (2 * stats.norm.isf(0.025))
         return np.asarray(found.estimate), np.square(deviation)
@@ -294,7 +300,7 @@ def test_soft_excess_covers_in_simulation():
     y = truth + HISTORY["mechanism"].rvs((reps, 60), rng=np.random.default_rng(5))
     out = y >= 450
     found = thresholded_sum_confint(
-        y[out], target="soft", by=np.nonzero(out)[0], width=30, **HISTORY
+        y[out], target="soft", by=np.nonzero(out)[0], width=30, method="asymptotic", **HISTORY
     )
     z = truth - 450
     goal = np.where(z < 0, 0, np.where(z < 30, z * (z + 1) / 60, z - 14.5)).sum()
@@ -302,6 +308,109 @@ def test_soft_excess_covers_in_simulation():
     assert np.mean(found.estimate) == pytest.approx(goal, abs=6 * 228 / np.sqrt(reps))
     assert np.std(found.estimate) == pytest.approx(228, rel=0.08)
     assert abs(np.mean(found.contains(goal)) - 0.95) < 0.01 + 6 * np.sqrt(0.0475 / reps)
+
+
+SOFT = {
+    "soft": lambda x, w: np.where(x < w, x * (x + 1) / (2 * w), x - (w - 1) / 2),
+    "excess": lambda x, w: x,
+    "soft-count": lambda x, w: np.clip(x / w, 0, 1) ** 2 * (3 - 2 * np.clip(x / w, 0, 1)),
+}
+
+
+def check_by_enumeration(law, target, cells, goal):
+    """Ends for sums of few cells miss with half of alpha or less, for counts about a threshold."""
+    t = 15
+    k = np.arange(t - 1, t + np.ceil(25 * law.std) + 12)
+    place = np.array(list(product(range(len(k)), repeat=cells)))
+    for alpha in (0.05, 0.6):
+        found = thresholded_sum_confint(
+            np.where(k >= t, k, np.nan)[place].ravel(),
+            target=target,
+            mechanism=law,
+            threshold=t,
+            by=np.repeat(np.arange(len(place)), cells),
+            alpha=alpha,
+        )
+        assert found.assurance == "bound"
+        estimate = np.asarray(found.estimate)
+        lower, upper = map(np.asarray, found)
+        assert (lower <= np.maximum(estimate, 0) + 1e-9).all()
+        assert (upper >= estimate - 1e-9).all()
+        levels = [0, t - 3, t - 1, t, t + 1, t + 2, t + 4, t + int(4 * law.std)]
+        for truth in combinations_with_replacement(levels, cells):
+            mass = [law.pmf(k - f) for f in truth]
+            for part, f in zip(mass, truth, strict=True):
+                part[0] = law.cdf(t - 1 - f)
+            p = np.prod([part[place[:, i]] for i, part in enumerate(mass)], axis=0)
+            total = sum(goal(f - t) for f in truth)
+            assert p[lower > total + 1e-9].sum() <= alpha / 2 + 1e-12
+            assert p[upper < total - 1e-9].sum() <= alpha / 2 + 1e-12
+
+
+@pytest.mark.parametrize("cells", [1, 2])
+@pytest.mark.parametrize("target", ["soft", "excess", "soft-count"])
+@pytest.mark.parametrize("scale", [2.0, 0.4])
+def test_excesses_of_few_cells_are_covered_under_geometric_noise(target, scale, cells):
+    width = {"excess": 1, "soft": 1, "soft-count": 4}[target] * scale
+    width = 1 if target == "excess" else max(round(width), 1)
+    curve = SOFT[target]
+    check_by_enumeration(
+        Geometric(scale=scale), target, cells, lambda d: float(curve(max(d, 0.0), width))
+    )
+
+
+@pytest.mark.parametrize("cells", [1, 2])
+@pytest.mark.parametrize("sigma", [3.0, 0.7, 0.25])
+def test_soft_excesses_of_few_cells_are_covered_under_discrete_gaussian_noise(sigma, cells):
+    law, e = DiscreteGaussian(sigma=sigma), np.arange(-80.0, 81.0)
+    check_by_enumeration(law, "soft", cells, lambda d: law.pmf(e) @ np.maximum(e + d, 0))
+
+
+@pytest.mark.parametrize("name", REGIMES)
+@pytest.mark.parametrize("level", [-3, 1, 4])
+def test_excesses_of_many_cells_and_contrasts_are_covered(name, level):
+    """By chance, fails in one of 1e8 cases or less."""
+    regime = REGIMES[name]
+    law, t = regime["mechanism"], regime["threshold"]
+    reps, cells = 500, 40
+    f = np.full(cells, np.rint(max(t + level * law.std, 0)))
+    y = f + law.rvs((reps, cells), rng=np.random.default_rng(19))
+    d = f[0] - t
+    if name == "views":
+        e = np.arange(-400.0, 401.0)
+        each = law.pmf(e) @ np.maximum(e + d, 0)
+    elif name == "low":
+        each = 30 * (d / 30 * stats.norm.cdf(d / 30) + stats.norm.pdf(d / 30))
+    else:
+        u = 1.0 if name == "history" else 0.0
+        each = max(d, 0) * (max(d, 0) + u) / 60 if d < 30 else d - (30 - u) / 2
+    weights = np.where(np.arange(cells) < 30, 1.0, -0.5)
+    for c in (np.ones(cells), weights):
+        lower, upper = thresholded_sum_confint(
+            np.where(y >= t, y, np.nan).ravel(),
+            target="soft",
+            cells=y.size,
+            by=np.repeat(np.arange(reps), cells),
+            weights=np.tile(c, reps),
+            **regime,
+        )
+        goal = each * c.sum()
+        assert np.sum(lower > goal + 1e-9) <= most_misses(reps, 0.025)
+        assert np.sum(upper < goal - 1e-9) <= most_misses(reps, 0.025)
+        assert np.all(upper - lower < 2.6 * 1.96 * 2 * law.std * np.sqrt(cells))
+
+
+def test_asymptotic_excesses_are_asked_for_and_say_so():
+    with pytest.raises(InvalidParameterError, match="method must be 'bound' with target='cells'"):
+        thresholded_sum_confint([200, np.nan], target="cells", method="asymptotic", **VIEWS)
+    found = thresholded_sum_confint([200, np.nan], target="soft", method="asymptotic", **VIEWS)
+    assert found.method == "asymptotic"
+    assert "fewer than 10 published cells" in found.notes[1]
+    none = thresholded_sum_confint([np.nan, np.nan], target="soft", **VIEWS)
+    assert none.lower == 0
+    assert none.upper > 0
+    with pytest.raises(InvalidParameterError, match="values must hold the whole list"):
+        thresholded_sum_confint([200, 300], target="soft", weights=[1, 2], **VIEWS)
 
 
 def test_ratios():
@@ -490,8 +599,9 @@ def test_soft_totals_and_counts_are_unbiased(target, f):
     u = min(max((f - t) / w, 0), 1)
     goal = (f if target == "soft-total" else 1) * u**2 * (3 - 2 * u)
     y = np.arange(t, 700)
+    law = Geometric(scale=3.0)
     found = thresholded_sum_confint(
-        y, target=target, mechanism=Geometric(scale=3.0), threshold=t, by=y
+        y, target=target, mechanism=law, threshold=t, by=y, method="asymptotic"
     )
     p = Geometric(scale=3.0).pmf(y - f)
     mean = p @ found.estimate.to_numpy()
@@ -531,7 +641,9 @@ def test_a_release_of_two_regimes_is_summed_by_group():
                 **one,
             )
             assert tuple(map(float, found[country])) == pytest.approx(tuple(map(float, alone)))
-    soft = thresholded_sum_confint(release, target="soft", by="country")
+    soft = thresholded_sum_confint(release, target="soft", by="country", method="asymptotic")
+    with pytest.raises(InvalidParameterError, match="whole list with target='soft'"):
+        thresholded_sum_confint(release, target="soft", by="country")
     parts = [
         thresholded_sum_confint(values["DE"].to_numpy()[rows], target="soft", **regime).estimate
         for rows, regime in ((slice(0, 2), HISTORY), (slice(2, 4), VIEWS))
