@@ -15,8 +15,6 @@ from dpinfer._numerics.inversion import ANGLE, along_hyperbola
 ComplexArray = NDArray[np.complex128]
 Cumulant = Callable[[ComplexArray], ComplexArray]
 
-_NODES = 64
-_BLOCKS = 64
 _ROWS = 16
 _BISECTIONS = 60
 _PATH_STEPS = 18
@@ -214,8 +212,6 @@ class WeightedChi2:
                     (crossing[near], axis[near], level[near]),
                     np.reciprocal,
                     side=side,
-                    nodes=_NODES,
-                    most=_NODES * _BLOCKS,
                 )
         return out
 

@@ -164,21 +164,17 @@ def along_hyperbola(
     *,
     side: float = 1.0,
     ceiling: float = np.inf,
-    nodes: int = 0,
-    most: int = 0,
 ) -> FloatArray:
     """Log of side·(1/2πi) ∫ exp(K(s) - s x)·kernel(s) ds by the trapezoidal rule.
 
     ``path``: where the hyperbolas cross the real axis, half the distance of their foci, and
-    K(s) - s x where they cross; ``ceiling``: where abs(Im s) stops; ``nodes``, ``most``: nodes
-    taken at a time and at most.
+    K(s) - s x where they cross; ``ceiling``: where abs(Im s) stops.
     """
     crossing, axis, level = path
     centre = crossing - axis * np.cos(ANGLE)
     total = np.zeros(x.shape)
-    nodes, most = nodes or NODES, most or MAX_NODES
-    for first in range(0, most, nodes):
-        u = STEP * np.arange(first, first + nodes)
+    for first in range(0, MAX_NODES, NODES):
+        u = STEP * np.arange(first, first + NODES)
         s = centre[:, None] + axis[:, None] * np.cosh(u + 1j * ANGLE)
         slope = axis[:, None] * np.sinh(u + 1j * ANGLE)
         below = s.imag <= ceiling
@@ -190,7 +186,7 @@ def along_hyperbola(
         total += side * (value.imag @ np.where(u == 0, 0.5, 1.0))
         if np.all(np.abs(value[:, -1]) <= NEGLIGIBLE * np.abs(total)):
             return np.asarray(level + np.log(total * STEP / np.pi))
-    raise ConvergenceError(f"contour integral not converged after {most} nodes")
+    raise ConvergenceError(f"contour integral not converged after {MAX_NODES} nodes")
 
 
 @dataclass(frozen=True)

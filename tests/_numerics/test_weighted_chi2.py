@@ -120,8 +120,8 @@ def test_tails_add_up(values, ratio):
 
 
 def test_an_integral_that_does_not_converge_is_given_up(monkeypatch):
-    monkeypatch.setattr("dpinfer._numerics.chi2._BLOCKS", 1)
-    monkeypatch.setattr("dpinfer._numerics.chi2._NODES", 8)
+    monkeypatch.setattr("dpinfer._numerics.inversion.NODES", 8)
+    monkeypatch.setattr("dpinfer._numerics.inversion.MAX_NODES", 8)
     with pytest.raises(ConvergenceError, match="not converged after 8 nodes"):
         WeightedChi2.from_eigenvalues(np.array([1.0, 2.0, 3.0])).upper(np.array([4.0]))
 
