@@ -1,4 +1,9 @@
-"""Tails of a sum of privacy losses, each kind by the way that suits it."""
+"""Tails of a sum of privacy losses, each kind by the way that suits it.
+
+The hyperbola of Laplace losses opens to the left, where e^(zx) decays for values x above ε, and its
+error is bounded along the edges of a strip; those of sums and of χ² open to the right, and end
+where terms are negligible.
+"""
 
 from __future__ import annotations
 

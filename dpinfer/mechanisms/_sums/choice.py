@@ -1,4 +1,8 @@
-"""Which way to the law of a weighted sum its terms take, and sums that are split in two."""
+"""Which way to the law of a weighted sum its terms take, and sums that are split in two.
+
+The terms alone decide, as each way states its error in advance. That of a quadratic statistic is
+known at a point only, when its way is made, and losses on Poisson samples join what several say.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Sums with atoms: on a lattice, in a table, or one part's against the tail of the other."""
+"""Sums with atoms: on a lattice, in a table, or one part's against the tail of the other.
+
+Windows keep logarithms of tails at several tilts, relatively accurate; the lattice of losses on
+Poisson samples keeps masses at one, of a law that is spread on purpose, between bounds of its own.
+"""
 
 from __future__ import annotations
 
