@@ -24,7 +24,7 @@ from dpinfer.intervals._tilted import tilted_roots
 from dpinfer.mechanisms._row_tails import Edge, Rows, has_edge
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw
-from dpinfer.mechanisms.laws import Gaussian
+from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian
 
 # Ends of very many intervals of one setting, interpolated between whole numbers.
 
@@ -480,13 +480,16 @@ class NoisyRows:
 
 
 def _by_sigma(noise: NoiseLaw, size: int) -> Iterator[tuple[NoiseLaw, Rows]]:
-    """Yield kinds of noise, Gaussian noise of few σ one by one: then ends may be interpolated."""
+    """Yield kinds of noise, Gaussian noise of few σ one by one.
+
+    Ends may then be interpolated, or under discrete noise tails be looked up.
+    """
     for law, cells in groups(noise, size):
-        if isinstance(law, Gaussian) and law.shape:
+        if isinstance(law, Gaussian | DiscreteGaussian) and law.shape:
             found, code = np.unique(law.sigma, return_inverse=True)
             if found.size * _INTERPOLATED_FROM <= cells.size:
                 for number, sigma in enumerate(found):
-                    yield Gaussian(sigma=float(sigma)), cells[code == number]
+                    yield type(law)(sigma=float(sigma)), cells[code == number]
                 continue
         yield law, cells
 

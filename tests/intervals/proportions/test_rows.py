@@ -77,3 +77,15 @@ def test_own_sigma_of_discrete_gaussian_noise(expected_counts, method, alpha):
         alone = ends(rows, DiscreteGaussian(sigma=float(sigma)))
         np.testing.assert_allclose(together.lower[rows], alone.lower, rtol=1e-11)
         np.testing.assert_allclose(together.upper[rows], alone.upper, rtol=1e-11)
+
+
+def test_few_sigma_of_many_rows_of_discrete_gaussian_noise():
+    """Where each σ has many rows, its tails are looked up: they are those of σ of its own."""
+    rng = np.random.default_rng(5)
+    count, nobs = rng.integers(-9, 400, 2100), rng.integers(1, 400, 2100)
+    sigma = np.append(np.full(1100, 2.0), np.full(1000, 7.0))
+    many = proportion_confint(count, nobs, mechanism=DiscreteGaussian(sigma=sigma))
+    rows = np.arange(0, 2100, 70)
+    few = proportion_confint(count[rows], nobs[rows], mechanism=DiscreteGaussian(sigma=sigma[rows]))
+    np.testing.assert_allclose(many.lower[rows], few.lower, rtol=1e-11)
+    np.testing.assert_allclose(many.upper[rows], few.upper, rtol=1e-11)
