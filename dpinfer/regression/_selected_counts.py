@@ -543,8 +543,7 @@ def estimated(exog: FloatArray, offset: FloatArray, parts: list[Part], family: s
         eta, alpha = likelihood._at(theta)
         own = isinstance(likelihood.family, LognormalPoisson)
         if family == "lognormal-poisson" and not (own and likelihood.family.is_fine(eta, alpha)):
-            sigma = 0.9 * np.sqrt(np.log1p(alpha))
-            likelihood.family = LognormalPoisson(float(eta.min()) - 12.0 * sigma - sigma**2, sigma)
+            likelihood.family = _lognormal(eta, alpha)
             likelihood.scales = []
         likelihood.widen(theta)
         if not np.isfinite(likelihood.rows(theta).log).all():
@@ -575,6 +574,22 @@ def estimated(exog: FloatArray, offset: FloatArray, parts: list[Part], family: s
         likelihood.scores(theta) @ back,
         -likelihood.value(theta),
     )
+
+
+def derivatives(
+    exog: FloatArray, offset: FloatArray, parts: list[Part], family: str, theta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the scores of cells and the information matrix at given (β, log α)."""
+    likelihood = Likelihood(exog, offset, parts, NegativeBinomial())
+    if family == "lognormal-poisson":
+        likelihood.family = _lognormal(*likelihood._at(theta))
+    likelihood.widen(theta)
+    return likelihood.scores(theta), likelihood.hessian(theta)
+
+
+def _lognormal(eta: FloatArray, alpha: float) -> LognormalPoisson:
+    sigma = 0.9 * np.sqrt(np.log1p(alpha))
+    return LognormalPoisson(float(eta.min()) - 12.0 * sigma - sigma**2, sigma)
 
 
 def _start(basis: FloatArray, offset: FloatArray, parts: list[Part]) -> FloatArray:

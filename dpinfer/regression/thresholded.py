@@ -38,7 +38,14 @@ from dpinfer.regression._formula import (
 )
 from dpinfer.regression._moments import clustered
 from dpinfer.regression._results import RegressionResult
-from dpinfer.regression._selected_counts import FAMILIES, Cells, Estimates, Part, estimated
+from dpinfer.regression._selected_counts import (
+    FAMILIES,
+    Cells,
+    Estimates,
+    Part,
+    derivatives,
+    estimated,
+)
 from dpinfer.releases.listed import ListedCells, listed_cells
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import Intervals
@@ -205,18 +212,7 @@ class ThresholdedRegression(RegressionResult):
 
     def at_threshold(self, threshold: float) -> ThresholdedRegression:
         """Return the fit that takes values below a higher threshold as unpublished."""
-        bound = check_scalar(threshold, "threshold")
-        x = self.cells
-        first = np.maximum(x.first, bound)
-        if not (bound > x.first).any():
-            raise InvalidParameterError(
-                f"threshold must be above that of some cell, {x.first.min():g}, got {bound:g}"
-            )
-        there = x.there & (x.x.values >= first)
-        whole = x.last < x.first
-        cells = x._replace(
-            there=there, first=first, last=np.where(whole, np.ceil(first) - 1.0, first), given=True
-        )
+        cells = self._above(threshold)
         return _fitted(self.design, cells, self.family, self.universe, self.cov_type)
 
     def threshold_test(self, threshold: float) -> HypothesisResult:
@@ -230,28 +226,45 @@ class ThresholdedRegression(RegressionResult):
         Returns
         -------
         HypothesisResult
-            A Wald test of all differences (β, log α), χ² with p + 1 degrees of freedom, by the
-            covariance of what each cell adds to them. A small p-value speaks against the model.
+            A score test: the scores s₂ of cells with the higher threshold, at the estimates, less
+            J₂J₁⁻¹ times those of the fit, J being information matrices, have mean 0; χ² with p + 1
+            degrees of freedom, by the sum of their squares and products, added up within
+            ``groups``. A small p-value speaks against the model.
 
         Raises
         ------
         InvalidParameterError
             If no cell has a lower threshold.
         NotEstimableError
-            If the cells above it do not determine the model.
+            If there are fewer than 15 published cells (or groups) for each parameter on either
+            side of the threshold.
+
+        Notes
+        -----
+        Rejected at 5 % in 200 simulated tables of 300 cells (the law of the examples, published
+        cells only, 123, 64 and 31 above the higher threshold): 7, 5 and 8 %. A Wald test of the
+        difference of the estimates rejects 4, 10 and 27 %.
         """
-        other = self.at_threshold(threshold)
-        own, theirs = self.estimates.influence, np.zeros_like(self.estimates.scores)
-        kept = slice(None)
+        cells = self._above(threshold)
+        self._refuse_few(self.cells.there & ~cells.there, "below")
+        self._refuse_few(cells.there, "at or above")
+        above, design = cells, self.design
+        kept = np.arange(len(cells.x)) if self.universe == "known" else np.flatnonzero(cells.there)
         if self.universe == "unknown":
-            kept = self.cells.x.values >= np.maximum(self.cells.first, threshold)  # type: ignore[assignment]
-        theirs[kept] = other.estimates.influence
-        gap = _summed(theirs - own, self.design.groups)
-        change = other.estimates.theta - self.estimates.theta
-        statistic = float(change @ np.linalg.pinv(gap.T @ gap, hermitian=True) @ change)
-        null = AsymptoticNull.chi2(len(change))
+            above, design = _published(cells, kept), design.take(kept)
+        found = self.estimates
+        scores, information = derivatives(
+            design.exog, design.offset, _parts(above, self.universe), self.family, found.theta
+        )
+        gap = -found.influence @ information
+        gap[kept] += scores
+        q, r = np.linalg.qr(_summed(gap, self.design.groups))
+        if (np.abs(np.diagonal(r)) <= _DEPENDENT * np.linalg.norm(r, axis=0)).any():
+            raise NotEstimableError("the cells above the threshold do not determine the model")
+        statistic = float(np.square(q.sum(axis=0)).sum())
+        null = AsymptoticNull.chi2(len(found.theta))
         return HypothesisResult(
-            name="Agreement with the fit at a higher threshold",
+            name="Agreement with what is above a higher threshold",
             statistic=statistic,
             pvalue=null.pvalue(statistic, "larger"),
             alternative="larger",
@@ -261,6 +274,28 @@ class ThresholdedRegression(RegressionResult):
             nobs=self.nobs,
             notes=self.notes,
         )
+
+    def _above(self, threshold: float) -> ListedCells:
+        bound = check_scalar(threshold, "threshold")
+        x = self.cells
+        first = np.maximum(x.first, bound)
+        if not (bound > x.first).any():
+            raise InvalidParameterError(
+                f"threshold must be above that of some cell, {x.first.min():g}, got {bound:g}"
+            )
+        there = x.there & (x.x.values >= first)
+        last = np.where(x.last < x.first, np.ceil(first) - 1.0, first)
+        return x._replace(there=there, first=first, last=last, given=True)
+
+    def _refuse_few(self, chosen: NDArray[np.bool_], side: str) -> None:
+        groups = self.design.groups
+        count = int(chosen.sum()) if groups is None else len(np.unique(groups[chosen]))
+        if count < (least := _PER_PARAMETER * len(self._params)):
+            what = "published cells" if groups is None else "groups with published cells"
+            raise NotEstimableError(
+                f"the test needs at least {least} {what} {side} the threshold, got {count}: with "
+                "fewer it does not hold its level. Choose another threshold"
+            )
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return a row for each parameter, with standard errors, tests and intervals.
@@ -452,7 +487,7 @@ def thresholded_glm(
     >>> fit.params.round(2).to_dict()
     {'Intercept': 4.53, 'x': 0.4, 'alpha': 0.05}
     >>> fit.threshold_test(110).pvalue.round(2)
-    np.float64(0.43)
+    np.float64(0.14)
     """
     check_option(universe, "universe", UNIVERSES)
     check_option(family, "family", FAMILIES)
@@ -534,10 +569,7 @@ def _fitted(
 ) -> ThresholdedRegression:
     if universe == "unknown":
         kept = np.flatnonzero(cells.there)
-        design = design.take(kept)
-        x = cells.x.take(kept)
-        first, last = cells.first[kept], cells.last[kept]
-        cells = cells._replace(x=x, there=cells.there[kept], first=first, last=last)
+        design, cells = design.take(kept), _published(cells, kept)
     columns = design.exog.shape[1]
     if (count := int(cells.there.sum())) < columns + 2:
         raise NotEstimableError(
@@ -556,6 +588,15 @@ def _fitted(
         family=family,
         universe=universe,
         cov_type=cov_type,
+    )
+
+
+def _published(cells: ListedCells, kept: NDArray[np.intp]) -> ListedCells:
+    return cells._replace(
+        x=cells.x.take(kept),
+        there=cells.there[kept],
+        first=cells.first[kept],
+        last=cells.last[kept],
     )
 
 
@@ -622,3 +663,7 @@ def _check_complete(fit: ThresholdedRegression) -> None:
 
 
 _IMPOSSIBLE = 1e-4
+_DEPENDENT = 1e-9
+
+_PER_PARAMETER = 15
+"""Cells on either side of a threshold with which its test holds its level."""

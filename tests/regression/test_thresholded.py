@@ -215,6 +215,24 @@ def test_the_check_finds_a_wrong_law():
     assert fit.at_threshold(130).nobs == (y >= 130).sum()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("universe", ["known", "unknown"])
+def test_the_check_holds_its_level(universe):
+    # of 60 tests at 5 %, more than 9 reject with probability 2e-3 where the model holds
+    rejected = 0
+    for seed in range(60):
+        exog, y = drawn(300, WIDE, seed=500 + seed)
+        seen = y >= 90
+        own = (np.where(seen, y, np.nan), exog) if universe == "known" else (y[seen], exog[seen])
+        fit = dpi.thresholded_glm(*own, universe=universe, mechanism=WIDE, threshold=90)
+        rejected += fit.threshold_test(135).pvalue < 0.05
+    assert rejected <= 9
+    with pytest.raises(dpi.errors.NotEstimableError, match="at least 45 published cells at or"):
+        fit.threshold_test(250)
+    with pytest.raises(dpi.errors.NotEstimableError, match="at least 45 published cells below"):
+        fit.threshold_test(91)
+
+
 REFUSED = {
     "unpublished": (lambda y, x: (np.where(y >= 90, y, np.nan), x), "unknown", "published cells"),
     "complete": (lambda y, x: (y[y >= 90], x[y >= 90]), "known", "universe must be 'unknown'"),
