@@ -339,6 +339,9 @@ AS_DRAWN = {
     "noisy_ols": lambda y, law: dpi.noisy_ols(
         np.arange(6.0), pd.DataFrame({"x": [*y, 400.0, 800.0, 1500.0]}), noise={"x": law}
     ),
+    "thresholded_glm": lambda y, law: dpi.thresholded_glm(
+        np.append(y, [400.0, 150.0, 90.0]), np.ones(6), universe="unknown", mechanism=law
+    ),
     "combine": lambda y, law: dpi.combine(y, mechanism=law),
     "combine_hierarchy": lambda y, law: dpi.combine_hierarchy(y, [-1, 0, 0], mechanism=law),
     "combine_marginals": lambda y, law: dpi.combine_marginals(
