@@ -71,6 +71,7 @@ from .privacy import guarantee_of as guarantee_of
 from .queries import Domain as Domain
 from .queries import Hierarchy as Hierarchy
 from .queries import Workload as Workload
+from .regression import noisy_glm as noisy_glm
 from .regression import noisy_ols as noisy_ols
 from .regression import thresholded_glm as thresholded_glm
 from .releases import NoisyValues as NoisyValues

@@ -33,7 +33,7 @@ def loaded_after(statement):
     return set(run.stdout.split())
 
 
-REGRESSION = {"NoisyRegression", "noisy_ols"}
+REGRESSION = {"NoisyRegression", "noisy_glm", "noisy_ols"}
 """Their results are results of statsmodels, which has to be there."""
 
 USE_ALL = f"import dpinfer; [getattr(dpinfer, name) for name in set(dir(dpinfer)) - {REGRESSION}]"

@@ -1,3 +1,5 @@
+from .generalized import NoisyGLM as NoisyGLM
+from .generalized import noisy_glm as noisy_glm
 from .least_squares import NoisyRegression as NoisyRegression
 from .least_squares import noisy_ols as noisy_ols
 from .thresholded import ThresholdedRegression as ThresholdedRegression

@@ -65,7 +65,9 @@ NoiseOf = Mapping[Any, Any]
 """What a ``noise=`` argument takes: a law or standard deviations for each noisy column."""
 
 
-def published_columns(endog: Any, exog: Any, noise: Any, *, grouped: bool) -> tuple[Any, Any, Any]:
+def published_columns(
+    endog: Any, exog: Any, noise: Any, *, grouped: bool, who: str
+) -> tuple[Any, Any, Any]:
     """Return response and columns as plain data, and what noise there is in each.
 
     Noisy values among them bring their laws; where they share noises, the covariances of their
@@ -102,7 +104,7 @@ def published_columns(endog: Any, exog: Any, noise: Any, *, grouped: bool) -> tu
     for key, x in held.items():
         if key in laws:
             raise InvalidParameterError(f"noise must leave out {key!r}, which carries its own law")
-        x.need(unruled=True, who="noisy_ols")
+        x.need(unruled=True, who=who)
         laws[key] = x.marginal
     if len({len(x) for x in held.values()}) > 1:
         sizes = ", ".join(f"{show(key)} has {len(x)}" for key, x in held.items())
@@ -594,9 +596,12 @@ class Terms:
 
 
 def formula_design(
-    formula: str, data: Any, noise: NoiseOf, weights: Any, nonlinear: Nonlinear, depth: int
+    formula: str, data: Any, noise: NoiseOf, weights: Any, nonlinear: Nonlinear | None, depth: int
 ) -> Design:
-    """Return the design of a formula; ``depth`` frames above stand the variables of the caller."""
+    """Return the design of a formula; ``depth`` frames above stand the variables of the caller.
+
+    ``nonlinear`` is None where linearisation is not offered.
+    """
     frame = checked_frame(data)
     errors = column_errors(
         noise,
@@ -622,7 +627,9 @@ def formula_design(
     if nonlinear == "delta":
         columns, loadings, notes = _linearised(terms, frame, errors)
     else:
-        columns, loadings = _exact_loadings(terms, frame, errors, [response, *names])
+        columns, loadings = _exact_loadings(
+            terms, frame, errors, [response, *names], offered=nonlinear is not None
+        )
     noisy, loadings = _with_errors(columns, loadings, errors)
     return Design(
         endog,
@@ -723,7 +730,7 @@ Loadings = tuple[NDArray[np.intp], FloatArray]
 
 
 def _exact_loadings(
-    terms: Terms, frame: pd.DataFrame, errors: ColumnErrors, names: list[str]
+    terms: Terms, frame: pd.DataFrame, errors: ColumnErrors, names: list[str], *, offered: bool
 ) -> Loadings:
     """Slopes of the columns in the noisy data; refuse columns that are not linear in them.
 
@@ -752,19 +759,23 @@ def _exact_loadings(
             bent = np.asarray((np.abs(change) > bound).any(axis=0))
         bent[columns] |= ~np.isfinite(expected).all(axis=0)
         if bent.any():
-            raise InvalidParameterError(_refusal(list(compress(names, bent)), errors))
+            raise InvalidParameterError(_refusal(list(compress(names, bent)), errors, offered))
     mean = loadings.mean(axis=0, keepdims=True)
     alike = (np.ptp(loadings, axis=0) <= _SAME_SLOPE * np.abs(mean)).all()
     return columns, mean if alike else loadings
 
 
-def _refusal(terms: list[str], errors: ColumnErrors) -> str:
+def _refusal(terms: list[str], errors: ColumnErrors, offered: bool) -> str:
     return (
         f"formula must be linear in the noisy columns {show(errors.columns)}, and its columns "
         f"{show(terms)} are not: mean and variance of their errors would depend on the "
-        "confidential values. Products with columns that have no noise are allowed; "
-        "nonlinear='delta' linearises, which is an approximation for noise that is small beside "
-        "the values"
+        "confidential values. Products with columns that have no noise are allowed"
+        + (
+            "; nonlinear='delta' linearises, which is an approximation for noise that is small "
+            "beside the values"
+            if offered
+            else ""
+        )
     )
 
 

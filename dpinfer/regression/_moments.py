@@ -222,7 +222,7 @@ def solve_moments(moments: Moments, names: list[str]) -> Solution:
             "column out, use rows with less noise, or method='fuller', whose intervals are then "
             "no more than indicative"
         )
-    return Solution(moments, 1.0, _weakness(moments, direction))
+    return Solution(moments, 1.0, weakness(moments, direction))
 
 
 def solve_fuller(moments: Moments, names: list[str]) -> Solution:
@@ -242,7 +242,7 @@ def solve_fuller(moments: Moments, names: list[str]) -> Solution:
     rows = len(moments.design.endog) - np.count_nonzero(~moments.noisy)
     factor = min(1.0, 1.0 / share - 1.0 / rows) - (np.count_nonzero(moments.noisy) + 1.0) / rows
     if share <= rows / (rows + 1.0):
-        return Solution(moments, factor, _weakness(moments, direction))
+        return Solution(moments, factor, weakness(moments, direction))
     note = (
         "the noise explains all variation of a combination of the noisy covariates: Fuller's "
         "modification holds the estimates back, and the intervals are no more than indicative"
@@ -253,7 +253,7 @@ def solve_fuller(moments: Moments, names: list[str]) -> Solution:
 SOLVERS = {"moments": solve_moments, "fuller": solve_fuller}
 
 
-def _weakness(moments: Moments, direction: FloatArray) -> tuple[str, ...]:
+def weakness(moments: Moments, direction: FloatArray) -> tuple[str, ...]:
     """Remark where the variation that is not noise is itself not clearly there."""
     if not moments.noisy.any():
         return ()
@@ -302,11 +302,21 @@ def cluster(solution: Solution, groups: Any) -> FloatArray:
     count = int(groups.max()) + 1
     totals = np.zeros((count, columns))
     for block, own in solution.scores():
-        order = np.argsort(groups[block], kind="stable")
-        found, first = np.unique(groups[block][order], return_index=True)
-        totals[found] += np.add.reduceat(own[order], first)
-    correction = count / (count - 1.0) * (rows - 1.0) / (rows - columns)
+        add_by_group(totals, groups[block], own)
+    correction = cluster_correction(count, rows, columns)
     return np.asarray(_sandwich(solution, totals.T @ totals) * correction)
+
+
+def add_by_group(totals: FloatArray, groups: Any, scores: FloatArray) -> None:
+    """Add the scores of rows to the totals of their groups."""
+    order = np.argsort(groups, kind="stable")
+    found, first = np.unique(groups[order], return_index=True)
+    totals[found] += np.add.reduceat(scores[order], first)
+
+
+def cluster_correction(count: int, rows: int, columns: int) -> float:
+    """Return the factor for few groups, as in statsmodels."""
+    return count / (count - 1.0) * (rows - 1.0) / (rows - columns)
 
 
 COVARIANCES = {"HC0": hc0, "HC1": hc1, "HC3": hc3, "cluster": cluster}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from dpinfer._check import FloatArray, as_pandas, check_array, one_line, show
+from dpinfer._check import FloatArray, as_pandas, check_alpha, check_array, one_line, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.regression._formula import LARGEST, rebuilt
+from dpinfer.regression._formula import LARGEST, Design, rebuilt
+from dpinfer.regression._moments import Covariance
+from dpinfer.results.intervals import Intervals, Uncertainty
+from dpinfer.results.labels import attach_labels
 from dpinfer.results.presentation import Listed, Plotted
 
 if TYPE_CHECKING:
@@ -143,3 +147,107 @@ class RegressionResult(Listed, Plotted):
                 "r_matrix must be hypotheses about the coefficients as statsmodels takes them, "
                 f"got {show(r_matrix)}: {one_line(error)}"
             ) from error
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ColumnsResult(RegressionResult):
+    """Coefficients of columns whose noise was taken off, beside those of the published columns."""
+
+    design: Design
+    covariance: FloatArray
+    cov_type: Covariance
+    groups: Any
+    uncertainty: Uncertainty
+    use_t: bool
+    method: Any
+
+    @property
+    @abstractmethod
+    def naive(self) -> Any:
+        """The fit that takes the published values for the confidential ones."""
+
+    @property
+    @abstractmethod
+    def reliability(self) -> Any:
+        """Share of each column's variation that is not noise."""
+
+    @property
+    @abstractmethod
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on how far the numbers can be relied on."""
+
+    @cached_property
+    def params(self) -> Any:
+        """The p corrected coefficients."""
+        return self._name(self._params)
+
+    def conf_int(self, alpha: float = 0.05) -> Intervals:
+        """Return :class:`~dpinfer.Intervals` of level 1 - ``alpha`` in (0, 1) for the coefficients.
+
+        They unpack as ``lower, upper``; ``np.asarray`` of them has the ends in two columns, as in
+        statsmodels.
+        """
+        level = check_alpha(alpha)
+        reach = self._reference.isf(level / 2.0) * self._std
+        import pandas as pd
+
+        return Intervals(
+            estimate=self._params,
+            lower=self._params - reach,
+            upper=self._params + reach,
+            alpha=level,
+            method=f"{self.method}, {self.cov_type}",
+            uncertainty=self.uncertainty,
+            labels=pd.Index(self.design.names) if self.design.labelled else None,
+            notes=self.notes,
+        )
+
+    @property
+    def nobs(self) -> float:
+        """Number n of rows."""
+        return float(len(self.design.endog))
+
+    @property
+    def df_resid(self) -> float:
+        """Rows less coefficients, n - p."""
+        return self.nobs - len(self.design.names)
+
+    @property
+    def df_inference(self) -> float:
+        """Degrees of freedom of tests and intervals: n - p, or one less than the groups."""
+        return self.df_resid if self.groups is None else float(self.groups.max())
+
+    def _frame(self, alpha: float) -> pd.DataFrame:
+        import pandas as pd
+
+        lower, upper = map(np.asarray, self.conf_int(alpha))
+        columns = {
+            "estimate": self._params,
+            "std_err": self._std,
+            "t" if self.use_t else "z": np.asarray(self.tvalues),
+            "pvalue": np.asarray(self.pvalues),
+            "ci_lower": lower,
+            "ci_upper": upper,
+            "naive": np.asarray(self.naive.params),
+            "naive_std_err": np.asarray(self.naive.bse),
+            "reliability": np.asarray(self.reliability),
+        }
+        frame = pd.DataFrame(columns, index=self.design.names)
+        frame.attrs = {
+            "alpha": float(alpha),
+            "method": self.method,
+            "cov_type": self.cov_type,
+            "uncertainty": self.uncertainty,
+        }
+        return frame
+
+    def __repr__(self) -> str:
+        rows = f"{int(self.nobs)} rows, {self.method}"
+        return f"{type(self).__name__}({self._shown()}; {rows})"
+
+    @property
+    def _degrees(self) -> float:
+        return self.df_inference if self.use_t else np.inf
+
+    def _by_row(self, values: FloatArray) -> Any:
+        return attach_labels(values, self.design.row_labels)

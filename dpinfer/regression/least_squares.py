@@ -11,7 +11,6 @@ import numpy as np
 from dpinfer._check import (
     FloatArray,
     as_pandas,
-    check_alpha,
     check_flag,
     check_option,
 )
@@ -36,9 +35,9 @@ from dpinfer.regression._moments import (
     clustered,
     noise_covariance,
 )
-from dpinfer.regression._results import RegressionResult
+from dpinfer.regression._results import ColumnsResult
 from dpinfer.releases.coerce import MISSING, Missing
-from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
+from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import Table
 
@@ -72,7 +71,7 @@ _METHODS = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class NoisyRegression(RegressionResult):
+class NoisyRegression(ColumnsResult):
     """Least squares corrected for the noise in published columns.
 
     Made by :func:`noisy_ols`. Names follow ``RegressionResults`` of statsmodels; with n rows and
@@ -90,55 +89,8 @@ class NoisyRegression(RegressionResult):
     (array([0.865, 2.067]), array([0.952, 2.024]), array([1.   , 0.979]))
     """
 
-    design: Design
     solution: Solution
-    covariance: FloatArray
     method: Method
-    cov_type: Covariance
-    groups: Any
-    uncertainty: Uncertainty
-    use_t: bool
-
-    @cached_property
-    def params(self) -> Any:
-        """The p corrected coefficients."""
-        return self._name(self._params)
-
-    def conf_int(self, alpha: float = 0.05) -> Intervals:
-        """Return :class:`~dpinfer.Intervals` of level 1 - ``alpha`` in (0, 1) for the coefficients.
-
-        They unpack as ``lower, upper``; ``np.asarray`` of them has the ends in two columns, as in
-        statsmodels.
-        """
-        level = check_alpha(alpha)
-        reach = self._reference.isf(level / 2.0) * self._std
-        import pandas as pd
-
-        return Intervals(
-            estimate=self._params,
-            lower=self._params - reach,
-            upper=self._params + reach,
-            alpha=level,
-            method=f"{self.method}, {self.cov_type}",
-            uncertainty=self.uncertainty,
-            labels=pd.Index(self.design.names) if self.design.labelled else None,
-            notes=self.notes,
-        )
-
-    @property
-    def nobs(self) -> float:
-        """Number n of rows."""
-        return float(len(self.design.endog))
-
-    @property
-    def df_resid(self) -> float:
-        """Rows less coefficients, n - p."""
-        return self.nobs - len(self.design.names)
-
-    @property
-    def df_inference(self) -> float:
-        """Degrees of freedom of tests and intervals: n - p, or one less than the groups."""
-        return self.df_resid if self.groups is None else float(self.groups.max())
 
     @cached_property
     def fittedvalues(self) -> Any:
@@ -218,28 +170,7 @@ class NoisyRegression(RegressionResult):
         in (0, 1)), ``naive``, ``naive_std_err`` and ``reliability``; ``attrs`` holds ``alpha``,
         ``method``, ``cov_type`` and ``uncertainty``.
         """
-        import pandas as pd
-
-        lower, upper = map(np.asarray, self.conf_int(alpha))
-        columns = {
-            "estimate": self._params,
-            "std_err": self._std,
-            "t" if self.use_t else "z": np.asarray(self.tvalues),
-            "pvalue": np.asarray(self.pvalues),
-            "ci_lower": lower,
-            "ci_upper": upper,
-            "naive": np.asarray(self.naive.params),
-            "naive_std_err": np.asarray(self.naive.bse),
-            "reliability": np.asarray(self.reliability),
-        }
-        frame = pd.DataFrame(columns, index=self.design.names)
-        frame.attrs = {
-            "alpha": float(alpha),
-            "method": self.method,
-            "cov_type": self.cov_type,
-            "uncertainty": self.uncertainty,
-        }
-        return frame
+        return self._frame(alpha)
 
     def _table(self, alpha: float = 0.05) -> Table:
         frame = self.summary_frame(alpha).drop(columns="naive_std_err")
@@ -262,17 +193,9 @@ class NoisyRegression(RegressionResult):
             alike=("estimate", "std_err", "ci_lower", "ci_upper", "naive"),
         )
 
-    def __repr__(self) -> str:
-        rows = f"{int(self.nobs)} rows, {self.method}"
-        return f"{type(self).__name__}({self._shown()}; {rows})"
-
     @cached_property
     def _params(self) -> FloatArray:
         return self.solution.in_units(self.solution.coefficients)
-
-    @property
-    def _degrees(self) -> float:
-        return self.df_inference if self.use_t else np.inf
 
     @property
     def _assumed(self) -> tuple[str, ...]:
@@ -280,12 +203,9 @@ class NoisyRegression(RegressionResult):
             return ("errors without a law are taken to have the fourth moment of Gaussian ones",)
         return ()
 
-    def _by_row(self, values: FloatArray) -> Any:
-        return attach_labels(values, self.design.row_labels)
-
 
 _NONLINEAR: tuple[Nonlinear, ...] = ("refuse", "delta")
-_UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise+sampling", "noise")
+UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise+sampling", "noise")
 
 
 def noisy_ols(
@@ -432,9 +352,11 @@ def noisy_ols(
     """
     check_option(method, "method", SOLVERS)
     check_option(cov_type, "cov_type", COVARIANCES)
-    check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
+    check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     check_option(nonlinear, "nonlinear", _NONLINEAR)
-    endog, exog, noise = published_columns(endog, exog, noise, grouped=groups is not None)
+    endog, exog, noise = published_columns(
+        endog, exog, noise, grouped=groups is not None, who="noisy_ols"
+    )
     if check_option(missing, "missing", MISSING) == "drop":
         endog, exog, noise, weights, groups = without_missing(endog, exog, noise, weights, groups)
     if isinstance(endog, str):
@@ -443,7 +365,7 @@ def noisy_ols(
         groups = column_of(exog, groups) if isinstance(groups, str) else groups
     else:
         design = array_design(endog, exog, noise, weights)
-    codes = _checked_groups(groups, cov_type, uncertainty, design)
+    codes = checked_groups(groups, cov_type, uncertainty, design)
     moments = Moments.of(design)
     solution = SOLVERS[method](moments, design.names)
     return NoisyRegression(
@@ -466,7 +388,8 @@ def _covariance(
     return solution.in_units(solution.in_units(found(solution, groups)).T)
 
 
-def _checked_groups(groups: Any, cov_type: str, uncertainty: str, design: Design) -> Any:
+def checked_groups(groups: Any, cov_type: str, uncertainty: str, design: Design) -> Any:
+    """Return groups as numbers, None without; refused where they do not fit the covariance."""
     codes = clustered(groups, cov_type, design.row_labels, len(design.endog))
     if codes is not None and uncertainty == "noise":
         raise InvalidParameterError(

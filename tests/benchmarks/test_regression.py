@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from dpinfer.regression import noisy_ols
+from dpinfer import Laplace
+from dpinfer.regression import noisy_glm, noisy_ols
 
 COLUMNS = 20
 
@@ -51,3 +52,24 @@ def test_one_noisy_column(benchmark, sized, way):
     benchmark.extra_info["peak_mb"] = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.stop()
     assert params.shape == bse.shape == (COLUMNS,)
+
+
+def counts(size):
+    rng = np.random.default_rng(1)
+    exog = rng.normal(size=(size, 10))
+    exog[:, 0] = 1.0
+    return rng.poisson(np.exp(0.1 * exog.sum(axis=1))), exog
+
+
+COUNT_WAYS = {
+    "dpinfer": lambda y, x: noisy_glm(y, x, family="poisson", noise={"x5": Laplace(scale=0.3)}),
+    "statsmodels": lambda y, x: sm.GLM(y, x, sm.families.Poisson()).fit(cov_type="HC0"),
+}
+
+
+@pytest.mark.parametrize("way", COUNT_WAYS)
+def test_poisson_regression(benchmark, sized, way):
+    problem = counts(sized(100_000))
+    benchmark.group = "Poisson regression, one noisy column of 10"
+    fit = benchmark.pedantic(lambda: COUNT_WAYS[way](*problem), rounds=3)
+    assert fit.params.shape == fit.bse.shape == (10,)

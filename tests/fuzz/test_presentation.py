@@ -117,6 +117,7 @@ RESULTS = {
     "TableContrast": lambda: MARGINALS.unit_contrast(0, [[1, -1], [1, 1]]),
     "ResponseEstimate": lambda: made("response_counts"),
     "CountPosterior": lambda: POSTERIOR,
+    "NoisyGLM": lambda: made("noisy_glm"),
     "NoisyRegression": regression,
     "ThresholdedRegression": lambda: made("thresholded_glm"),
     "SurveyEstimate": lambda: made("survey_total"),

@@ -84,8 +84,9 @@ RESULTS = set(
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise FunctionEstimate
     GeneralizationBound HierarchyEstimate HypothesisResult IndexIntervals Intervals LedgerEntry
-    LinearEstimate MarginalsEstimate MembershipAudit MultiplicativeWeightsRelease NoisyRegression
-    NoisyValues PairLoss PosteriorBounds PrivacyLoss PrivateMeanInterval Problem ProcessingError
+    LinearEstimate MarginalsEstimate MembershipAudit MultiplicativeWeightsRelease NoisyGLM
+    NoisyRegression NoisyValues PairLoss PosteriorBounds PrivacyLoss PrivateMeanInterval Problem
+    ProcessingError
     Ranking RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals
     ResponseEstimate SampleAdjustment SecretPosterior SizeStudy SmoothSensitivity
     SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate Selection TableContrast

@@ -1,0 +1,765 @@
+"""Generalised linear models with noisy columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from scipy import linalg, special
+
+from dpinfer._check import FloatArray, as_pandas, check_flag, check_option, show
+from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
+from dpinfer.mechanisms.independent import groups as parts_of
+from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
+from dpinfer.regression._corrected_scores import (
+    ConditionalScores,
+    CorrectedScores,
+    GlmFamily,
+    Kind,
+    Root,
+    Rows,
+    Source,
+    finite_moment,
+    noise_meat,
+    sandwich,
+    solve,
+)
+from dpinfer.regression._formula import (
+    LARGEST,
+    Design,
+    NoiseOf,
+    array_design,
+    column_errors,
+    column_of,
+    formula_design,
+    one_each,
+    published_columns,
+)
+from dpinfer.regression._moments import (
+    Covariance,
+    Moments,
+    add_by_group,
+    cluster_correction,
+    weakness,
+)
+from dpinfer.regression._results import ColumnsResult
+from dpinfer.regression.least_squares import (
+    UNCERTAINTIES,
+    checked_groups,
+    reliability,
+)
+from dpinfer.releases.coerce import noisy
+from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
+from dpinfer.results.labels import attach_labels
+from dpinfer.results.tables import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MEANS: dict[str, Callable[[Any], Any]] = {
+    "gaussian": np.asarray,
+    "binomial": special.expit,
+    "poisson": np.exp,
+}
+_LINKS = {"gaussian": "identity", "binomial": "logit", "poisson": "log"}
+_COVARIANCES: tuple[Covariance, ...] = ("HC1", "HC0", "cluster")
+_METHODS = {
+    "corrected score": "corrected scores, exact for the law of the noise",
+    "conditional score": "conditional scores (Gaussian noise)",
+}
+
+_FEW_ROWS = 50
+_WIDE = {"gaussian": np.inf, "binomial": 1.2, "poisson": 0.8}
+_TOO_WIDE = {"gaussian": np.inf, "binomial": 2.0, "poisson": 1.2}
+"""Standard deviations of the noise in a linear predictor: for a remark, and for a refusal."""
+
+_MOST_NOISES = 4
+_LEAST_SIGMA = 1.0
+_NAIVE_REACH, _REACH = 2.0, 0.5
+_SAME_ROOT = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NoisyGLM(ColumnsResult):
+    """A generalised linear model corrected for the noise in published columns.
+
+    Made by :func:`noisy_glm`. Names follow ``GLMResults`` of statsmodels; with n rows and p
+    coefficients, results are Series and DataFrames where the data had labels, otherwise arrays.
+    Standard errors, tests and intervals cover ``uncertainty`` by the estimator ``cov_type``, with
+    Student's t where ``use_t``; all are limits for many rows: ``guarantee`` is ``"asymptotic"``.
+
+    Attributes
+    ----------
+    family, method : str
+        The model, and how the noise was taken off: ``"corrected score"``, ``"conditional score"``.
+    roots : array of float, shape (r, p)
+        The solutions of the equations that were found from several starts; the first is taken.
+    iterations : int
+        Steps of Newton's method to it.
+    noise_of_predictor : float
+        The largest standard deviation of the noise in a row's linear predictor.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> exog = [[1, 0], [1, 2], [1, 5], [1, 7], [1, 10], [1, 13], [1, 14], [1, 20]]
+    >>> visits = [3, 2, 5, 4, 8, 12, 11, 25]
+    >>> fit = dpi.noisy_glm(
+    ...     visits, exog, family="poisson", noise={"x1": dpi.Geometric(scale=1.5)}
+    ... )
+    >>> fit.params.round(3), fit.naive.params.round(3)
+    (array([0.618, 0.137]), array([0.828, 0.119]))
+    """
+
+    guarantee: ClassVar[str] = "asymptotic"
+
+    family: GlmFamily
+    method: str
+    uncorrected: NoisyGLM | None
+    roots: FloatArray
+    iterations: int
+    noise_of_predictor: float
+    exposure: FloatArray
+    moments: Moments
+    remarks: tuple[str, ...]
+
+    @property
+    def naive(self) -> NoisyGLM:
+        """The fit that takes the published values for the confidential ones.
+
+        Its coefficients and standard errors are those of statsmodels' GLM, also where noisy
+        responses or exposures are below 0, which statsmodels refuses.
+        """
+        return self if self.uncorrected is None else self.uncorrected
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on how far the numbers can be relied on."""
+        return self.remarks
+
+    @property
+    def converged(self) -> bool:
+        """True: where no root is found, :func:`noisy_glm` raises ``ConvergenceError``."""
+        return True
+
+    @cached_property
+    def fittedvalues(self) -> Any:
+        """Expected responses at the published covariates and exposures, shape (n,)."""
+        eta = self.design.exog @ self._params
+        return self._by_row(np.asarray(self.exposure * _MEANS[self.family](eta)))
+
+    @cached_property
+    def reliability(self) -> Any:
+        """Share of each column's variation that is not noise, 1 for columns without noise.
+
+        Of the variation that is left after regression on the columns without noise.
+        """
+        return self._name(reliability(self.moments))
+
+    def predict(self, exog: Any = None, *, exposure: Any = None) -> Any:
+        """Return the expected response, shape (m,), at confidential values of the covariates.
+
+        ``exog`` is data with the columns of the formula, or a design matrix, shape (m, p); by
+        default that of the fit. ``exposure``, a number or one for each row, is that of Poisson
+        responses, 1 for new data by default. Columns that do not fit are refused.
+        """
+        if exog is None:
+            if exposure is not None:
+                raise InvalidParameterError("exposure must be left out without exog")
+            return self.fittedvalues
+        matrix, labels = self._new_rows(exog)
+        eta = np.asarray(matrix @ self._params)
+        if exposure is not None:
+            _check_exposed(self.family)
+            exposure = one_each(
+                exposure, "exposure", len(np.atleast_1d(eta)), labels, ge=0.0, le=LARGEST
+            )
+        means = _MEANS[self.family](eta) * (1.0 if exposure is None else exposure)
+        return attach_labels(np.reshape(means, np.shape(eta)), labels)
+
+    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return coefficients, standard errors, tests and intervals beside the naive fit.
+
+        A DataFrame with a row for each coefficient and the columns ``estimate``, ``std_err``, ``t``
+        (``z`` with normal quantiles), ``pvalue``, ``ci_lower``, ``ci_upper`` (level 1 - ``alpha``,
+        in (0, 1)), ``naive``, ``naive_std_err`` and ``reliability``; ``attrs`` holds ``alpha``,
+        ``family``, ``method``, ``cov_type``, ``uncertainty`` and ``guarantee``.
+        """
+        frame = self._frame(alpha)
+        frame.attrs |= {"family": self.family, "guarantee": self.guarantee}
+        return frame
+
+    def _table(self, alpha: float = 0.05) -> Table:
+        frame = self.summary_frame(alpha).drop(columns="naive_std_err")
+        covered = self.cov_type if self.uncertainty == "noise+sampling" else "of the noise"
+        return Table(
+            "Generalised linear model on noisy columns",
+            [
+                ("Response", self.design.response),
+                ("Family", f"{self.family}, {_LINKS[self.family]} link"),
+                ("Method", _METHODS[self.method]),
+                ("Guarantee", self.guarantee),
+                ("Observations", int(self.nobs)),
+                ("Df residuals", int(self.df_resid)),
+                ("Covariance", covered),
+                ("Level", f"{1 - alpha:.6g}"),
+                ("Roots found", len(self.roots)),
+                ("Error covered", ERROR_COVERED[self.uncertainty]),
+            ],
+            {name: frame[name].to_numpy() for name in frame.columns},
+            index=frame.index,
+            notes=self.notes,
+            alike=("estimate", "std_err", "ci_lower", "ci_upper", "naive"),
+        )
+
+    @cached_property
+    def _params(self) -> FloatArray:
+        return np.asarray(self.roots[0])
+
+
+def noisy_glm(
+    endog: Any,
+    exog: Any,
+    *,
+    family: GlmFamily,
+    noise: NoiseOf | None = None,
+    weights: Any = None,
+    exposure: Any = None,
+    exposure_noise: Any = None,
+    response_noise: Any = None,
+    cov_type: Covariance = "HC1",
+    groups: Any = None,
+    uncertainty: Uncertainty = "noise+sampling",
+    use_t: bool = True,
+) -> NoisyGLM:
+    """Logistic, Poisson and linear regression when columns were published with noise.
+
+    Noise in a covariate pulls ordinary coefficients towards zero, however many rows there are,
+    and the coefficients of the other covariates anywhere. The law of the noise is published:
+    equations whose mean over it is that of the confidential equations have no such bias, and
+    assume nothing of the law of the covariates.
+
+    Parameters
+    ----------
+    endog : str, array of float, shape (n,), Series, Release or estimate
+        A formula such as ``"cases ~ people + region"``, read by the library that statsmodels
+        uses; or the published response: a share or 0 and 1 for ``"binomial"``.
+    exog : DataFrame, array of float, shape (n, p), or mapping
+        For a formula, the data; otherwise the design matrix, to which no constant is added. A
+        mapping of names to columns may hold releases, which bring the law of their errors.
+    family : {"gaussian", "binomial", "poisson"}
+        The model, with its canonical link: identity, logit or log.
+    noise : mapping, optional
+        For each noisy column the law of its errors: one, or a sequence with one for each row. Keys
+        are as for :func:`noisy_ols`. For ``"gaussian"``, and for the response, standard
+        deviations do.
+    weights : array of float, shape (n,), Series or str, optional
+        Weights > 0 of the rows, free of noise, ``var_weights`` in statsmodels: for shares, the
+        number of trials. With a formula also the name of a column.
+    exposure : float, array of float, shape (n,), Series, Release or str, optional
+        What expected counts of ``"poisson"`` are proportional to; > 0, unless it is noisy. Give
+        the published exposure, not its logarithm as a covariate, and keep rows where noise made it
+        negative: it enters linearly, and has no bias.
+    exposure_noise, response_noise : NoiseLaw, float, array of float, shape (n,), or str, optional
+        The law or the standard deviations of the errors of the exposure and of the response.
+    cov_type : {"HC1", "HC0", "cluster"}
+        The covariance estimator, named as in statsmodels, to which it comes down without noise.
+        ``"cluster"`` needs ``groups``.
+    groups : array of shape (n,), Series or str, optional
+        Group of each row; with a formula also the name of a column.
+    uncertainty : {"noise+sampling", "noise"}
+        Whether the coefficients are those of a population from which the rows are a sample, or
+        those that the model would give for the confidential values of these very rows.
+    use_t : bool, default True
+        Whether tests and intervals use Student's t distribution with n - p degrees of freedom (one
+        less than the number of groups for ``"cluster"``), or the normal one.
+
+    Returns
+    -------
+    NoisyGLM
+        Coefficients, standard errors, tests and intervals, with ``naive``, ``reliability`` and
+        ``roots``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed; if a term of the formula is not linear in the
+        noisy columns; if there is no exact correction for the laws of the noise and the family.
+    NotEstimableError
+        If the columns are linearly dependent, there are too few rows, the noise is as wide as
+        the variation of the noisy covariates, or the noise of a linear predictor has a standard
+        deviation above 1.2 (``"poisson"``) or 2 (``"binomial"``).
+    ConvergenceError
+        If no root was found, or the equations have no finite variance at it.
+
+    Notes
+    -----
+    With f(η) the log-likelihood of a row, η = xᵀβ, and δ what a unit of noise of variance v adds
+    to η, the corrected log-likelihood G has E[G] = f over the noise:
+
+    - two-sided geometric noise of a whole number: G = f(η) - (v/2)[f(η + δ) - 2f(η) + f(η - δ)],
+      exact;
+    - Laplace noise: G = f(η) - (v/2)δ²f''(η), exact;
+    - ``"poisson"``, any law with a moment generating function M: exp(η) is divided by M(δ). It
+      needs abs(δ) < 1/(2·scale) for Laplace and geometric noise, as otherwise there is no variance;
+    - ``"gaussian"``: variance and fourth cumulant are enough.
+
+    Corrections of several noises are applied one after the other, to at most four. The scores are
+    S = ∂G/∂β, and with J = Σ∂S/∂β the covariance is J⁻¹(ΣSSᵀ)J⁻ᵀ; with ``uncertainty="noise"`` it
+    is J⁻¹(ΣSSᵀ - C)J⁻ᵀ, C the same correction of the products of the confidential scores, that of
+    r² and of squared exposures being to take off their variances.
+
+    Logistic regression under Gaussian noise, for which there is no corrected score, is by
+    conditional scores: with Ω the covariance of the errors of x, Δ = x + rΩβ is sufficient for the
+    confidential covariates, P(r = 1 | Δ) = expit(Δᵀβ - βᵀΩβ/2), and the scores are (r - P)Δ. This
+    needs a response of 0 and 1 without noise, and ``uncertainty="noise+sampling"``. Discrete
+    Gaussian noise counts as Gaussian from σ = 1 on: moments agree to 1e-7.
+
+    Corrected likelihoods are not concave and can have several maxima: starts are the naive fit
+    and that fit with the attenuation taken off, only roots with -J positive definite count, and the
+    one nearest the second start is taken.
+
+    References
+    ----------
+    T. Nakamura (1990), Corrected score function for errors-in-variables models: methodology and
+    application to generalized linear models, Biometrika 77. doi:10.1093/biomet/77.1.127.
+
+    L. A. Stefanski and R. J. Carroll (1987), Conditional scores and optimal scores for generalized
+    linear measurement-error models, Biometrika 74. doi:10.1093/biomet/74.4.703.
+
+    R. J. Carroll, D. Ruppert, L. A. Stefanski, C. M. Crainiceanu (2006), Measurement Error in
+    Nonlinear Models, 2nd ed., chapter 7. doi:10.1201/9781420010138.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from dpinfer import Geometric, noisy_glm
+    >>> rng = np.random.default_rng(1)
+    >>> z, law = rng.poisson(12.0, 2000), Geometric(scale=2.0)
+    >>> sick = rng.random(2000) < 1.0 / (1.0 + np.exp(4.0 - 0.25 * z))
+    >>> table = pd.DataFrame({"beds": z + law.rvs(2000, rng=rng), "sick": sick * 1.0})
+    >>> fit = noisy_glm("sick ~ beds", table, family="binomial", noise={"beds": law})
+    >>> fit.naive.params.round(3).to_list(), fit.params.round(3).to_list()
+    ([-2.792, 0.149], [-4.179, 0.26])
+    """
+    check_option(family, "family", _LINKS)
+    check_option(cov_type, "cov_type", _COVARIANCES)
+    check_option(uncertainty, "uncertainty", UNCERTAINTIES)
+    check_flag(use_t, "use_t")
+    noise = _with_response(endog, noise, response_noise)
+    endog, exog, noise = published_columns(
+        endog, exog, noise, grouped=groups is not None, who="noisy_glm"
+    )
+    frame = None
+    if isinstance(endog, str):
+        frame = as_pandas(exog, "exog")
+        design = formula_design(endog, frame, noise, weights, None, depth=2)
+        groups = column_of(frame, groups) if isinstance(groups, str) else groups
+    else:
+        design = array_design(endog, exog, noise, weights)
+    codes = checked_groups(groups, cov_type, uncertainty, design)
+    exposed = _exposure(exposure, exposure_noise, family, design, frame)
+    model = _Model.of(design, family, *exposed)
+    return model.fitted(cov_type, codes, uncertainty, use_t)
+
+
+# Arguments.
+
+
+def _with_response(endog: Any, noise: Any, response_noise: Any) -> Any:
+    """Return the noise of all columns, the response among them."""
+    if response_noise is None:
+        return noise
+    if isinstance(endog, str):
+        key = endog.split("~", 1)[0].strip()
+    else:
+        name = getattr(as_pandas(endog, "endog"), "name", None)
+        key = "y" if name is None else name
+    if noise is not None and not isinstance(noise, Mapping):
+        return noise  # refused with the others
+    if noise is not None and key in noise:
+        raise InvalidParameterError(f"response_noise must be left out where noise has {key!r}")
+    return {**(noise or {}), key: response_noise}
+
+
+def _check_exposed(family: GlmFamily) -> None:
+    if family != "poisson":
+        raise InvalidParameterError(
+            f"exposure must be left out for family={family!r}: it is that of counts, 'poisson'"
+        )
+
+
+def _exposure(
+    exposure: Any, given: Any, family: GlmFamily, design: Design, frame: Any
+) -> tuple[FloatArray, FloatArray]:
+    """Return exposures and the variances of their errors, one for each row."""
+    size = len(design.endog)
+    if exposure is None:
+        if given is not None:
+            raise InvalidParameterError("exposure_noise must be left out without exposure")
+        return np.ones(size), np.zeros(size)
+    _check_exposed(family)
+    if isinstance(exposure, str):
+        if frame is None:
+            raise InvalidParameterError(
+                f"exposure must be numbers where there is no formula, got {show(exposure)}"
+            )
+        if exposure in design.errors.columns:
+            raise InvalidParameterError(
+                f"exposure must have its noise in exposure_noise, got {exposure!r}, which noise has"
+            )
+        exposure = column_of(frame, exposure)
+    if hasattr(exposure, "__noisy__"):
+        held = noisy(exposure, name="exposure")
+        if given is not None:
+            raise InvalidParameterError("exposure_noise must be left out: exposure has its own law")
+        held.need(unruled=True, independent=True, who="noisy_glm")
+        exposure, given = held.values, held.marginal
+    least = -LARGEST if given is not None else 1e-50
+    values = one_each(exposure, "exposure", size, design.row_labels, ge=least, le=LARGEST)
+    variance = np.zeros(1)
+    if given is not None:
+        read = None if frame is None else lambda column: column_of(frame, column)
+        errors = column_errors({"exposure": given}, size, design.row_labels, lambda key: True, read)
+        values = errors.checked("exposure", np.broadcast_to(values, size))
+        variance = errors.variance[:, 0]
+    return np.broadcast_to(values, size), np.broadcast_to(variance, size)
+
+
+def _response_variance(design: Design) -> FloatArray:
+    size = len(design.endog)
+    if 0 not in design.noisy:
+        return np.zeros(size)
+    place = int(np.flatnonzero(design.noisy == 0)[0])
+    found = design.error_covariance(slice(None))[:, place, place]
+    return np.broadcast_to(found, size)
+
+
+def _check_response(family: GlmFamily, response: FloatArray, variance: FloatArray) -> None:
+    exact = response[variance == 0]
+    most = {"gaussian": np.inf, "binomial": 1.0, "poisson": np.inf}[family]
+    least = -np.inf if family == "gaussian" else 0.0
+    if ((exact < least) | (exact > most)).any():
+        allowed = "from 0 to 1" if family == "binomial" else "0 or more"
+        raise InvalidParameterError(
+            f"endog must be {allowed} for family={family!r} where it has no noise, got "
+            f"{exact.min():g} to {exact.max():g}: give response_noise if it was published with some"
+        )
+
+
+# Noises of the covariates.
+
+
+def _sources(design: Design, family: GlmFamily) -> list[Source]:
+    errors, size = design.errors, len(design.endog)
+    if errors.shared:
+        raise InvalidParameterError(
+            "noise must have independent errors of columns for noisy_glm, got covariances: "
+            "noisy_ols takes them, for least squares"
+        )
+    of_covariates = design.noisy > 0
+    excess = errors.excess()
+    found: list[Source] = []
+    for j, column in enumerate(errors.columns):
+        slopes = np.zeros((len(design.loadings), design.exog.shape[1]))
+        slopes[:, design.noisy[of_covariates] - 1] = design.loadings[:, of_covariates, j]
+        if not slopes.any() or not errors.variance[:, j].any():
+            continue
+        if design.loadings[:, ~of_covariates, j].any():
+            raise InvalidParameterError(
+                f"endog must not be made of a noisy column that is in a covariate too, got "
+                f"{show(column)} in both: noisy_ols takes that, for least squares"
+            )
+        variance = errors.variance[:, j]
+        fourth = excess[:, j] * np.square(variance)
+        law = errors.laws[j]
+        if law is None:
+            found.append(_allowed(Source("other", slopes, variance, fourth), family, column, law))
+            continue
+        for part, cells in parts_of(law, size):
+            if isinstance(part, Exact):
+                continue
+            own, its = variance, fourth
+            if len(cells) < size:
+                inside = np.isin(np.arange(size), cells)
+                own, its = np.where(inside, own, 0.0), np.where(inside, its, 0.0)
+            found.append(_allowed(Source(_kind(part), slopes, own, its), family, column, part))
+    return found
+
+
+def _kind(law: Any) -> Kind:
+    if isinstance(law, Laplace):
+        return "laplace"
+    if isinstance(law, Geometric):
+        return "geometric"
+    if isinstance(law, Gaussian):
+        return "gaussian"
+    if isinstance(law, DiscreteGaussian) and np.min(law.sigma) >= _LEAST_SIGMA:
+        return "gaussian"
+    return "other"
+
+
+def _allowed(source: Source, family: GlmFamily, column: Any, law: Any) -> Source:
+    if family == "gaussian" or source.kind != "other":
+        return source
+    raise InvalidParameterError(
+        f"noise[{column!r}] must be a law that scores are corrected for, Laplace, Geometric, "
+        f"Gaussian, or DiscreteGaussian with sigma >= {_LEAST_SIGMA:g}, for family={family!r}, got "
+        f"{'standard deviations' if law is None else show(law)}: least squares takes any, by "
+        "noisy_ols or family='gaussian'"
+    )
+
+
+# Estimation.
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A design, in coordinates in which the mean of w·x·xᵀ is the identity."""
+
+    design: Design
+    family: GlmFamily
+    moments: Moments
+    to_units: FloatArray
+    rows: Rows
+    sources: list[Source]
+
+    @classmethod
+    def of(
+        cls,
+        design: Design,
+        family: GlmFamily,
+        exposure: FloatArray,
+        exposure_variance: FloatArray,
+    ) -> _Model:
+        response_variance = _response_variance(design)
+        _check_response(family, design.endog, response_variance)
+        moments = Moments.of(design)
+        to_units = moments.to_units * np.sqrt(len(design.endog))
+        sources = [
+            replace(x, slopes=np.asarray(x.slopes @ to_units)) for x in _sources(design, family)
+        ]
+        rows = Rows(
+            design.exog @ to_units,
+            design.endog,
+            response_variance,
+            exposure,
+            exposure_variance,
+            design.weights,
+        )
+        return cls(design, family, moments, to_units, rows, sources)
+
+    @cached_property
+    def is_conditional(self) -> bool:
+        """Whether scores are conditional, not corrected."""
+        kinds = {x.kind for x in self.sources}
+        if self.family != "binomial" or "gaussian" not in kinds:
+            return False
+        if kinds != {"gaussian"}:
+            raise InvalidParameterError(
+                "noise must be Gaussian in all covariates or in none for family='binomial', got "
+                "laws of both kinds: no exact scores are known for the two together"
+            )
+        response = self.rows.response
+        if self.rows.response_variance.any() or not np.isin(response, (0.0, 1.0)).all():
+            raise InvalidParameterError(
+                "endog must be 0 and 1, without noise, for family='binomial' with Gaussian noise "
+                "in covariates: give a row for each trial, or use shares with covariates that have "
+                "geometric or Laplace noise"
+            )
+        return True
+
+    def equations(self) -> CorrectedScores | ConditionalScores:
+        """Return the estimating equations for the confidential coefficients."""
+        if self.is_conditional:
+            spread = [x.slopes * np.sqrt(x.variance)[:, np.newaxis] for x in self.sources]
+            return ConditionalScores(self.rows, spread)
+        if self.family == "binomial" and len(self.sources) > _MOST_NOISES:
+            raise InvalidParameterError(
+                f"noise must be that of at most {_MOST_NOISES} columns for family='binomial', got "
+                f"{len(self.sources)}: each triples the terms"
+            )
+        return CorrectedScores(self.family, self.rows, self.sources)
+
+    def naive_root(self) -> Root:
+        """Fit the published values as if they were confidential."""
+        rows = self.rows
+        start = np.zeros(rows.exog.shape[1])
+        if self.family == "poisson":
+            total, exposed = rows.weights @ rows.response, rows.weights @ rows.exposure
+            if total <= 0 or exposed <= 0:
+                raise NotEstimableError(
+                    "endog and exposure must have sums above 0 for family='poisson', got "
+                    f"{total:g} and {exposed:g}"
+                )
+            share = rows.weights / rows.weights.sum()
+            start = np.log(total / exposed) * (share @ rows.exog)
+        reach = np.inf if self.family == "gaussian" else _NAIVE_REACH
+        try:
+            return solve(CorrectedScores(self.family, rows, []), start, reach)
+        except ConvergenceError as error:
+            raise ConvergenceError(
+                "not even the fit without correction was found: look for covariates that separate "
+                "responses of 0 from others, and for exposures that are mostly noise"
+            ) from error
+
+    def found_roots(self, naive: FloatArray) -> list[Root]:
+        """Roots of the equations, nearest first to the naive fit without attenuation."""
+        equations = self.equations()
+        if not self.sources:
+            return []
+        share, _direction = self.moments.noise_shares()
+        if share > 1.0 - 1e-9:
+            raise NotEstimableError(
+                "the noise drowns the covariates: it would explain "
+                f"{share:.3g} times the variation of a combination of the noisy columns. Leave a "
+                "column out, or use rows with less noise"
+            )
+        calibrated = linalg.solve(np.eye(len(naive)) - self.moments.noise, naive)
+        reach = np.inf if self.family == "gaussian" else _REACH
+        roots: list[Root] = []
+        for start in [calibrated] if self.family == "gaussian" else [calibrated, naive]:
+            try:
+                root = solve(equations, start, reach)
+            except ConvergenceError:
+                continue
+            apart = [np.linalg.norm(root.beta - x.beta) for x in roots]
+            if all(gap > _SAME_ROOT * (1.0 + np.linalg.norm(root.beta)) for gap in apart):
+                roots.append(root)
+        if not roots:
+            raise ConvergenceError(
+                "no root of the corrected equations was found: the noise is too wide for these "
+                f"rows (reliability {np.min(reliability(self.moments)):.3g}). Use more rows, or a "
+                "coarser table with less noise beside its values"
+            )
+        return sorted(roots, key=lambda x: float(np.linalg.norm(x.beta - calibrated)))
+
+    def width(self, root: Root) -> float:
+        """Return the largest standard deviation of the noise in a linear predictor."""
+        deltas = [x.slopes @ root.beta for x in self.sources]
+        pairs = list(zip(self.sources, deltas, strict=True))
+        found = np.sqrt(sum((x.variance * delta**2 for x, delta in pairs), np.zeros(1)))
+        width, most = float(np.max(found)), _TOO_WIDE[self.family]
+        if self.family == "poisson" and not all(finite_moment(x, d, 2) for x, d in pairs):
+            raise ConvergenceError(
+                "the corrected equations have no finite variance at their root: the coefficient "
+                "of a column with Laplace or geometric noise is above half of one over its scale. "
+                "Use a coarser table with less noise beside its values"
+            )
+        if width > most:
+            raise NotEstimableError(
+                f"the noise of a linear predictor has standard deviation {width:.3g} at the "
+                f"estimates, above {most:g}, where intervals do not hold their level: leave "
+                "out rows or columns with so much noise"
+            )
+        return width
+
+    def fitted(
+        self, cov_type: Covariance, groups: Any, uncertainty: Uncertainty, use_t: bool
+    ) -> NoisyGLM:
+        """Return the corrected fit, with the naive one."""
+        if uncertainty == "noise" and self.is_conditional:
+            raise InvalidParameterError(
+                "uncertainty must be 'noise+sampling' for family='binomial' with Gaussian noise: "
+                "conditional scores rest on the model of the response"
+            )
+        first = self.naive_root()
+        roots = self.found_roots(first.beta)
+        at_naive = self._covariance(first, cov_type, groups)
+        naive = self._result(
+            [first], at_naive, None, 0.0, (), cov_type, groups, "noise+sampling", use_t
+        )
+        if not roots:
+            roots = [first]
+        width = self.width(roots[0])
+        covariance = self._covariance(roots[0], cov_type, groups)
+        if uncertainty == "noise":
+            equations = self.equations()
+            assert isinstance(equations, CorrectedScores)  # others were refused
+            covariance = sandwich(roots[0].slope, noise_meat(equations, roots[0]))
+        remarks = self._remarks(roots, width, uncertainty)
+        return self._result(
+            roots, covariance, naive, width, remarks, cov_type, groups, uncertainty, use_t
+        )
+
+    def _covariance(self, root: Root, cov_type: Covariance, groups: Any) -> FloatArray:
+        rows, columns = root.scores.shape
+        scores, factor = root.scores, 1.0
+        if groups is not None:
+            count = int(groups.max()) + 1
+            scores = np.zeros((count, columns))
+            add_by_group(scores, groups, root.scores)
+            factor = cluster_correction(count, rows, columns)
+        elif cov_type == "HC1":
+            factor = rows / (rows - columns)
+        return factor * sandwich(root.slope, scores.T @ scores)
+
+    def _remarks(
+        self, roots: list[Root], width: float, uncertainty: Uncertainty
+    ) -> tuple[str, ...]:
+        design, found = self.design, list(self.design.notes)
+        if self.sources:
+            _, direction = self.moments.noise_shares()
+            found += weakness(self.moments, direction)
+            if len(design.endog) < _FEW_ROWS:
+                found.append(
+                    f"fewer than {_FEW_ROWS} rows: intervals are limits for many, and may cover "
+                    "too rarely"
+                )
+        if width > _WIDE[self.family]:
+            found.append(
+                f"the noise of a linear predictor has standard deviation {width:.2g}, above "
+                f"{_WIDE[self.family]:g}: intervals may cover too rarely"
+            )
+        if self.family == "poisson" and not all(
+            finite_moment(x, x.slopes @ roots[0].beta, 4) for x in self.sources
+        ):
+            found.append(
+                "the equations have no fourth moment, as the coefficient of a column is above a "
+                "quarter of one over the scale of its noise: intervals may cover too rarely"
+            )
+        if len(roots) > 1:
+            found.append(
+                f"the equations have {len(roots)} roots: the one nearest the naive fit with its "
+                "attenuation taken off was taken"
+            )
+        if uncertainty == "noise" and None in design.errors.laws and self.family == "gaussian":
+            found.append(
+                "errors without a law are taken to have the fourth moment of Gaussian ones"
+            )
+        return tuple(found)
+
+    def _result(
+        self,
+        roots: list[Root],
+        covariance: FloatArray,
+        naive: NoisyGLM | None,
+        width: float,
+        remarks: tuple[str, ...],
+        cov_type: Covariance,
+        groups: Any,
+        uncertainty: Uncertainty,
+        use_t: bool,
+    ) -> NoisyGLM:
+        conditional = naive is not None and self.is_conditional
+        return NoisyGLM(
+            design=self.design,
+            covariance=np.asarray(self.to_units @ covariance @ self.to_units.T),
+            cov_type=cov_type,
+            groups=groups,
+            uncertainty=uncertainty,
+            use_t=use_t,
+            method="conditional score" if conditional else "corrected score",
+            family=self.family,
+            uncorrected=naive,
+            roots=np.array([self.to_units @ x.beta for x in roots]),
+            iterations=roots[0].iterations,
+            noise_of_predictor=width,
+            exposure=self.rows.exposure,
+            moments=self.moments,
+            remarks=remarks,
+        )
