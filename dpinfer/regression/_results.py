@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
 
 from dpinfer._check import FloatArray, as_pandas, check_alpha, check_array, one_line, show
 from dpinfer.errors import InvalidParameterError
@@ -92,6 +91,8 @@ class RegressionResult(Listed, Plotted):
 
     @property
     def _reference(self) -> Any:
+        from scipy import stats
+
         return stats.t(self._degrees) if np.isfinite(self._degrees) else stats.norm()
 
     def _shown(self) -> str:
