@@ -236,14 +236,18 @@ def counting(kinds: tuple[Cells, ...], q: float) -> Counted:
     share = -0.5 / number  # log of what a cell below its start multiplies by
     own = _tilted_weights(size, top)
     best: tuple[float, Counted] | None = None
-    for tilt in np.minimum(_TILTS * np.sqrt(-2.0 * np.log(q) / variance), most):
+    wanted = top * np.minimum(_TILTS * np.sqrt(-2.0 * np.log(q) / variance), most)
+    steps = np.floor(np.log(wanted) / np.log(_STEP))  # few tilts, which many groups share
+    for step in np.unique(steps):
+        tilt = _STEP**step / top
         chosen: dict[tuple[Any, ...], tuple[float, float, float]] = {}
         starts, losses, cost = [], [], -np.log(q) / tilt
         for kind, weight in zip(kinds, own.tolist(), strict=True):
             first = kind.first if kind.weight > 0 else -np.inf
             key = (kind.law, first, weight)
             if key not in chosen:
-                chosen[key] = _cheapest(kind.law, first, float(tilt) * weight, share)
+                own_step = int(step + np.rint(np.log(weight / top) / np.log(_STEP)))
+                chosen[key] = _cheapest(kind.law, first, own_step, share)
             start, loss, price = chosen[key]
             starts.append(start)
             losses.append(loss if kind.weight > 0 else -loss)
@@ -264,10 +268,11 @@ def _tilted_weights(size: FloatArray, top: float) -> FloatArray:
     return np.asarray(top * _STEP**-steps)
 
 
+@lru_cache(maxsize=1 << 16)
 def _cheapest(
-    law: ParametricLaw, first: float, tilt: float, share: float
+    law: ParametricLaw, first: float, step: int, share: float
 ) -> tuple[float, float, float]:
-    start, loss = _start(law, first, tilt, share)
+    start, loss = _start(law, first, _STEP**step, share)
     price = loss + (0.5 * (start - first) if np.isfinite(first) else 0.0)
     at = int(np.argmin(price))
     return float(start[at]), float(loss[at]), float(price[at])
