@@ -232,36 +232,38 @@ def stacked(first: Rule | None, m: int, second: Rule | None, n: int) -> Rule:
     return Rule(after=one.after, **ways, **{name: both(name) for name in _BOUNDS})
 
 
-def positions_of(where: Any, size: int, labels: pd.Index | None) -> NDArray[np.intp]:
+def positions_of(
+    where: Any, size: int, labels: pd.Index | None, name: str = "where"
+) -> NDArray[np.intp]:
     """Return the positions of values chosen by a mask, by positions, by a slice or by labels."""
-    where = as_table(where, "where")
+    where = as_table(where, name)
     if isinstance(where, slice):
         return np.arange(size)[where]
     if isinstance(where, (str, bytes)) or not hasattr(where, "__len__"):
         raise InvalidParameterError(
-            f"where must be a mask, positions, a slice or a list of labels, got {show(where)}"
+            f"{name} must be a mask, positions, a slice or a list of labels, got {show(where)}"
         )
     if _holds(where, "b", bool):
         _check_order(where, labels)
-        check_length(where, "where", size, "the values")
+        check_length(where, name, size, "the values")
         if np.ndim(where) != 1:
             raise InvalidParameterError(
-                f"where must be one-dimensional, got a mask of shape {np.shape(where)}"
+                f"{name} must be one-dimensional, got a mask of shape {np.shape(where)}"
             )
         return np.flatnonzero(where)
     if labels is None or _holds(where, "iu", int):
-        positions = check_array(where, "where", ndim=1, ge=-size, le=size - 1).astype(np.intp)
+        positions = check_array(where, name, ndim=1, ge=-size, le=size - 1).astype(np.intp)
         return np.asarray(np.arange(size)[positions])
     chosen = list(where)
     try:
         found = np.asarray(labels.get_indexer(chosen), dtype=np.intp)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise InvalidParameterError(
-            f"where must hold labels of the release, got {show(where)}: {one_line(error)}"
+            f"{name} must hold labels of the release, got {show(where)}: {one_line(error)}"
         ) from error
     if (found < 0).any():
         missing = chosen[int(np.flatnonzero(found < 0)[0])]
-        raise InvalidParameterError(f"where must hold labels of the release, got {show(missing)}")
+        raise InvalidParameterError(f"{name} must hold labels of the release, got {show(missing)}")
     return found
 
 

@@ -89,6 +89,9 @@ RESULTS = {
     "ConfidenceSets": lambda: dpi.ratio_confint(
         COUNTS, [1, 70, 80], mechanism=NOISE, method="asymptotic"
     ),
+    "BoundedIntervals": lambda: dpi.intervals.bounded_confint(
+        LABELLED, np.eye(len(LABELLED)), mechanism=SMOOTH
+    ),
     "PrivateMeanInterval": lambda: made("normal_mean_confint"),
     "HypothesisResult": three_tests,
     "HypothesisResult, own laws": lambda: three_tests([1000, 900, 800]),

@@ -80,7 +80,8 @@ HOSTILE = {
 
 RESULTS = set(
     """
-    AdjustedTests Amplification AmplifiedCurve AmplifiedDP BudgetSplit ClippedEstimate
+    AdjustedTests Amplification AmplifiedCurve AmplifiedDP BoundedIntervals BudgetSplit
+    ClippedEstimate
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise FunctionEstimate
     GeneralizationBound HierarchyEstimate HypothesisResult IndexIntervals Intervals LedgerEntry

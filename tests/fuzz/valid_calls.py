@@ -80,6 +80,8 @@ OF_GROUP = {"group": THREE, "rest": [30, 9, 21], "total": 76} | AREA
 VALID = {
     "ApproxDP": {"epsilon": 1.0, "delta": 1e-6, "neighbours": "replace"},
     "Binomial": {"nobs": 10, "value": 0.3},
+    "bounded_confint": {"values": THREE, "weights": [1, 1, -1], "mechanism": NOISE, "total": 50}
+    | {"zeros": [False, False, True], "alpha": 0.1, "method": "sparse", "integer": True},
     "BudgetAllocation": {
         "rho": Fraction(2),
         "levels": {"State": Fraction(1)},
