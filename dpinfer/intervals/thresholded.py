@@ -34,7 +34,7 @@ from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Lapla
 from dpinfer.releases.coerce import missing_cells, noisy
 from dpinfer.releases.noises import Rule
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import Intervals
+from dpinfer.results.intervals import Assurance, Intervals
 from dpinfer.results.labels import stack_labels
 
 Target = Literal["cells", "published", "excess", "soft", "soft-total", "soft-count"]
@@ -295,6 +295,7 @@ class _Ends(NamedTuple):
     upper: FloatArray
     method: str
     notes: tuple[str, ...]
+    assurance: Assurance | None = "bound"
 
 
 class _Asked(NamedTuple):
@@ -434,13 +435,18 @@ def _of_excess(asked: _Asked, q: float) -> _Ends:
                 f"{few} sums are of fewer than {_FEW} published cells: 95 % intervals for them "
                 "covered from 0 (where none is published) to 85 % (where one is) in simulations",
             )
-        return _Ends(total, total - half, total + half, "asymptotic", notes)
+        return _Ends(total, total - half, total + half, "asymptotic", notes, None)
     top = _largest_tilts(asked, parts)
     low, high = _soft_end(asked, parts, c, top, q), -_soft_end(asked, parts, -c, top, q)
     for sign, clip in ((-1, np.maximum), (1, np.minimum)):  # the functions are of 0 or more
         none = sets.total((sign * c > 0).astype(np.float64)) == 0
         low, high = (np.where(none, clip(end, 0.0), end) for end in (low, high))
-    return _Ends(total, low, high, "tilted", ("over all cells, whether they are listed or not",))
+    notes = ("over all cells, whether they are listed or not",)
+    laws = groups(asked.listed.x._own_law(), len(there))
+    if not any(isinstance(law, (Gaussian, DiscreteGaussian)) for law, _ in laws):
+        return _Ends(total, low, high, "tilted", notes)
+    notes = (*notes, "moments under Gaussian noise are bounded on a grid, without proof between")
+    return _Ends(total, low, high, "tilted", notes, "checked")
 
 
 def _soft_parts(asked: _Asked) -> list[tuple[NDArray[np.intp], Soft]]:
@@ -671,8 +677,8 @@ def thresholded_sum_confint(
         ``"soft-total"`` and ``"soft-count"``.
     method : {"bound", "asymptotic"}
         ``"bound"`` covers at every number of cells. ``"asymptotic"``, for excesses: normal
-        quantiles, about half as wide, for sums of many published cells; with fewer than ten they
-        undercover, and with none they have no width.
+        quantiles, a quarter to a half as wide, for sums of many published cells; with fewer than
+        ten they undercover, and with none they have no width.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
     alternative : {"two-sided", "larger", "smaller"}
@@ -796,7 +802,7 @@ def _intervals(
         simultaneous=together,
         labels=asked.groups.labels,
         notes=ends.notes,
-        assurance=None if ends.method == "asymptotic" else "bound",
+        assurance=ends.assurance,
     )
 
 
@@ -891,5 +897,5 @@ def thresholded_ratio_confint(
     notes = tuple(dict.fromkeys((*top.notes, *bottom.notes)))
     if endless:
         notes = (*notes, f"{endless} ratios have no upper end: denominators may be 0")
-    ends_of = _Ends(ratio, lower, ends, top.method, notes)
+    ends_of = top._replace(estimate=ratio, lower=lower, upper=ends, notes=notes)
     return _intervals(asked, ends_of, alpha, side, together)
