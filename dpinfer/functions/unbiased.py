@@ -148,7 +148,7 @@ class FunctionEstimate(Rows):
         Parameters
         ----------
         by : list, mapping, Series or str, optional
-            As for :meth:`dpinfer.estimation.LinearEstimate.sum`: a level of the labels, for a sum
+            As for :meth:`dpinfer.Release.sum`: a level of the labels, for a sum
             for each label there; labels to groups; or a list of labels. By default all are added
             up; of counts in a two-dimensional array those of each row.
 

@@ -731,10 +731,9 @@ def thresholded_sum_confint(
     S = Σ s(y), with s(y) = y - ℓ from a start on and -ε below it, where E exp(λ(s(Y) - f)) ≤ 1
     given publication for **every** f ≥ 0; by Markov's inequality S - log(2/α)/λ is a lower end. λ
     and the starts depend on the number and weights of published cells only. A cell of weight c < 0
-    has s(y) = y + log M(λ|c|)/(λ|c|), M the moments of the noise, so that contrasts take one λ for
-    both parts. Near the threshold counts cannot
-    be told from 0: under Laplace and geometric noise what is published of f ≤ t has the same law
-    for all f.
+    has s(y) = y + log M(a)/a with a = λ·abs(c), M the moments of the noise, so that contrasts take
+    one λ for both parts. Near the threshold counts cannot be told from 0: under Laplace and
+    geometric noise what is published of f ≤ t has the same law for all f.
 
     *excess*, *soft*: with r = 0 up to t, r(y) - (v/2)(r(y-1) - 2r(y) + r(y+1)) is unbiased for r(f)
     under geometric noise of variance v, and 0 where nothing is published; r(y) - (v/2)r''(y) is so
@@ -746,8 +745,8 @@ def thresholded_sum_confint(
     exp(κ·R) in the mean, R the sum over all cells: by Markov's inequality on its mean over ten κ,
     each half of the one before, the first of which keeps factors positive, R is bounded from below,
     and with -κ from above. For lower ends large κ have a wider bend, which is below r. Under
-    Gaussian noise the factor is exp(κ(y - t) - |κ|b), b being the least for which its mean is at
-    most exp(κ·E(f + e - t)₊), on a grid of f - t.
+    Gaussian noise the factor is exp(κ(y - t) - b·abs(κ)), with the least b for which its mean is
+    at most exp(κ·E(f + e - t)₊), on a grid of f - t.
     Asymptotic intervals take the squares less those of r, treated alike, as variance, and under
     Gaussian noise σ² for each published cell, which is as much or more in the mean.
     The soft count is r = 3u² - 2u³ with u = z/w between 0 and 1, and the soft total f times that.
