@@ -302,7 +302,7 @@ def test_labels_bring_two_values_into_one_order():
         x.aligned(y.take([0, 1]))
     release = dpi.Release(SERIES, mechanism=LAPLACE)
     with pytest.raises(InvalidParameterError, match=r"^count2 must have the labels of count1, "):
-        dpi.counts_2indep(release[[0]], release[[1]])
+        dpi.counts_2indep(release[[0, 1]], release[[1, 2]])
     with pytest.raises(InvalidParameterError, match="count1 has 3, values has 2"):
         x.aligned(noisy([1.5, 2.5], mechanism=LAPLACE))
 
