@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -13,9 +13,7 @@ from dpinfer._check import (
     ALTERNATIVES,
     Alternative,
     FloatArray,
-    as_values,
     check_alpha,
-    check_array,
     check_flag,
     check_length,
     check_option,
@@ -31,11 +29,10 @@ from dpinfer.intervals._thresholded import Cells, counting, margin
 from dpinfer.mechanisms.independent import Mechanism, groups, integer_cells
 from dpinfer.mechanisms.law import ParametricLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
-from dpinfer.releases.coerce import missing_cells, noisy
+from dpinfer.releases.listed import ListedCells, listed_cells
 from dpinfer.releases.noises import Rule
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Assurance, Intervals
-from dpinfer.results.labels import stack_labels
 
 Target = Literal["cells", "published", "excess", "soft", "soft-total", "soft-count"]
 TARGETS: tuple[Target, ...] = (
@@ -60,111 +57,18 @@ _FEW = 10
 # What is given: a list of cells, some of them unpublished, in groups.
 
 
-class _List(NamedTuple):
-    """Cells of a list, with a value that is not used where they are not published."""
-
-    x: NoisyValues
-    there: NDArray[np.bool_]
-    first: FloatArray
-    """The smallest value that is published."""
-    last: FloatArray
-    """The largest that is not."""
-    whole: bool
-    """Whether all cells of a list are there, and not only those that were published."""
-
-
 def _listed(
     values: Any, mechanism: Mechanism | None, threshold: Any, cells: Any, target: Target
-) -> _List:
-    import pandas as pd
-
-    if hasattr(values, "__noisy__"):
-        x = noisy(values, mechanism=mechanism, threshold=threshold)
-        if cells is None:
-            return _checked(x, np.ones(len(x), dtype=bool), target, given=False)
-        bound = -np.inf if x.rule is None else x.rule.threshold
-        if x.weights is not None or x.noises.law.shape or np.ndim(bound):
-            raise InvalidParameterError(
-                "cells must be left out for a release whose laws or thresholds differ by value: "
-                "give a Series of all cells, NaN where unpublished, with mechanism= and threshold="
-            )
-        values, mechanism, threshold = pd.Series(x.values, x.labels), x.noises.law, bound
-    table = as_values(values)
-    if hasattr(table, "columns"):
-        table = pd.Series(table.to_numpy().ravel(), stack_labels(table))
-    if cells is not None:
-        table = _reindexed(table, cells)
-    held, lost = missing_cells(table)
-    complete = isinstance(table, np.ma.MaskedArray) or not lost.any()
-    if complete:
-        x = noisy(table, mechanism=mechanism, threshold=threshold)
-        return _checked(x, np.ones(len(x), dtype=bool), target, given=cells is not None)
-    array = check_array(np.where(lost, 0.0, held), "values")
-    bounds = np.full(1, -np.inf) if threshold is None else _plain(threshold)
-    if bounds.size not in (1, array.size):
-        raise InvalidParameterError(
-            f"threshold must be a number or have one entry for each of the {array.size} cells, got "
-            f"{bounds.size}"
-        )
-    bounds = np.broadcast_to(bounds.ravel(), array.size)
-    if (bounds[lost] == -np.inf).any():
-        raise InvalidParameterError(
-            "threshold must be given for every cell that is NaN, the value that it did not reach"
-        )
-    fill = np.ceil(bounds)
-    if lost.all() and not isinstance(mechanism, Mapping):  # no warning of rounding
-        fill = np.where(_whole(mechanism, array.size), fill, fill + 0.5)
-    array = np.where(lost, fill, array)
-    given = pd.Series(array, table.index) if hasattr(table, "iloc") else array
-    x = noisy(given, mechanism=mechanism, threshold=threshold)
-    return _checked(x, ~lost, target, given=True)
-
-
-def _plain(threshold: Any) -> FloatArray:
-    table = as_values(threshold, "threshold")
-    return check_array(table, "threshold", finite=False).ravel()
-
-
-def _whole(mechanism: Any, size: int) -> Any:
-    from dpinfer.mechanisms.independent import as_noise
-
-    return integer_cells(as_noise(mechanism, size, selected=True), size)
-
-
-def _reindexed(table: Any, cells: Any) -> Any:
-    import pandas as pd
-
-    if isinstance(cells, (int, np.integer)) and not isinstance(cells, bool):
-        size = missing_cells(table)[0].size
-        if cells != size:
-            raise InvalidParameterError(
-                f"cells must be the number of values, published and NaN, {size}, or the labels of "
-                f"all cells, got {show(cells)}"
-            )
-        return table
-    if not hasattr(table, "reindex") or not np.ndim(cells):
-        raise InvalidParameterError(
-            "cells must be the labels of all cells, for values with labels, or the number of "
-            f"values where none is missing, got {show(cells)}"
-        )
-    index = cells if isinstance(cells, pd.Index) else pd.Index(list(cells), name=table.index.name)
-    if not index.is_unique or not table.index.is_unique or not table.index.isin(index).all():
-        raise InvalidParameterError(
-            "cells must hold each label once, and those of all values: the list was made without "
-            "looking at what was published"
-        )
-    return table.reindex(index)
-
-
-def _checked(x: NoisyValues, there: NDArray[np.bool_], target: Target, *, given: bool) -> _List:
-    rule = x.rule
+) -> ListedCells:
+    listed = listed_cells(values, mechanism, threshold, cells)
+    x, rule = listed.x, listed.x.rule
     if rule is None or not np.isfinite(rule.threshold).any():
         raise InvalidParameterError(
             "threshold must be given, or carried by a release, for at least one cell: for values "
             "without one use linear_confint or linear_ratio_confint"
         )
     _refuse_processed(x, rule)
-    if target == "cells" and not given:
+    if target == "cells" and not listed.given:
         raise InvalidParameterError(
             "target='cells' needs the whole list, and values holds published cells only: which "
             "cells were not published? Give them as NaN, or the labels of all as cells=; or ask "
@@ -177,10 +81,7 @@ def _checked(x: NoisyValues, there: NDArray[np.bool_], target: Target, *, given:
                 f"sums of values with a threshold, got {law!r}: their bounds rest on moments given "
                 "publication, which are known for these; single values with it have count_confint"
             )
-    whole = integer_cells(x._own_law(), len(x))
-    bound = np.broadcast_to(rule.threshold, len(x))
-    first = np.where(whole, np.ceil(bound), bound)
-    return _List(x, there, first, np.where(whole, first - 1.0, first), given)
+    return listed
 
 
 def _refuse_processed(x: NoisyValues, rule: Rule) -> None:
@@ -274,13 +175,15 @@ def _combinations(group: NDArray[np.intp], kind: NDArray[np.intp], size: int) ->
     return _Sorted(which, kinds)
 
 
-def _kinds_of(listed: _List, *columns: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _kinds_of(
+    listed: ListedCells, *columns: FloatArray
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     law = listed.x._own_law()
     own = [] if law.shape == () else [listed.x._kinds().astype(np.float64)]
     return alike([listed.first, *own, *columns])
 
 
-def _law_at(listed: _List, at: int) -> ParametricLaw:
+def _law_at(listed: ListedCells, at: int) -> ParametricLaw:
     law = listed.x._own_law()
     for kind, cells in groups(law, len(listed.x)) if law.shape else [(law, np.array([at]))]:
         place = np.flatnonzero(cells == at)
@@ -301,7 +204,7 @@ class _Ends(NamedTuple):
 class _Asked(NamedTuple):
     """Sums of cells with weights, in groups."""
 
-    listed: _List
+    listed: ListedCells
     groups: _Groups
     weights: FloatArray
     upper: FloatArray
@@ -496,7 +399,7 @@ def _largest_tilts(asked: _Asked, parts: list[tuple[NDArray[np.intp], Soft]]) ->
     least, most = np.full(asked.groups.size, np.inf), np.zeros(asked.groups.size)
     np.minimum.at(least, number[used], own[used] / size)
     np.maximum.at(most, number[used], own[used] / size)
-    if not asked.listed.whole and (most > least * (1.0 + 1e-9)).any():
+    if not asked.listed.given and (most > least * (1.0 + 1e-9)).any():
         raise InvalidParameterError(
             f"values must hold the whole list with target={asked.target!r}, NaN where unpublished, "
             "where noises, thresholds or sizes of weights differ within a sum: what cells that are "
@@ -591,7 +494,7 @@ def _named_weights(asked: _Asked, which: str, name: str) -> FloatArray:
     What holds given that the cells were published holds for weights that depend on which they are.
     """
     listed, sets, target = asked.listed, asked.groups, asked.target
-    if not listed.whole and (which == "slope" or target != "published"):
+    if not listed.given and (which == "slope" or target != "published"):
         raise InvalidParameterError(
             f"{name}={which!r} needs the whole list, and values holds published cells only: give "
             "the others as NaN, or the labels of all as cells=; where all were published, their "

@@ -117,19 +117,9 @@ def _reindexed(table: Any, cells: Any) -> Any:
 
 
 def _cells(x: NoisyValues, there: NDArray[np.bool_], *, given: bool) -> ListedCells:
-    bound = np.full(len(x), -np.inf)
-    if (rule := x.rule) is not None:
-        if (
-            x.weights is not None
-            or rule.after
-            or np.greater(rule.before, 1).any()
-            or (np.isfinite(rule.lowest) | np.isfinite(rule.highest)).any()
-        ):
-            raise InvalidParameterError(
-                f"{x.name} must be counts with a noise and a threshold only, got values that were "
-                "clamped, rounded, or are about rounded counts"
-            )
-        bound = np.broadcast_to(rule.threshold, len(x))
+    bound = np.broadcast_to(-np.inf if x.rule is None else x.rule.threshold, len(x))
+    if x.weights is not None:  # for those who refuse them to say why
+        return ListedCells(x, there, bound, bound, given)
     whole = integer_cells(x._own_law(), len(x))
     first = np.where(whole, np.ceil(bound), bound)
     return ListedCells(x, there, first, np.where(whole, first - 1.0, first), given)
