@@ -70,6 +70,60 @@ def test_one_count_covers_every_truth_and_is_as_wide_as_summed_up(law, truths, l
     np.testing.assert_allclose(found, widths, atol=6e-3)
 
 
+@pytest.mark.parametrize(
+    ("law", "rule", "least", "at_zero", "widths"),
+    [
+        (NOISE, "central", 0.9624, 0.9624, [6.00, 6.95, 8.80, 11.65, 11.99, 12.00]),
+        (NOISE, "likelihood-ratio", 0.9624, 0.9690, [6.88, 7.45, 8.87, 10.89, 11.91, 12.00]),
+        (
+            DiscreteGaussian(sigma=5.0),
+            "central",
+            0.9646,
+            0.9646,
+            [10.00, 10.95, 12.83, 16.85, 19.59, 20.00],
+        ),
+        (
+            DiscreteGaussian(sigma=5.0),
+            "likelihood-ratio",
+            0.9523,
+            0.9557,
+            [10.11, 10.97, 12.67, 16.21, 18.69, 19.98],
+        ),
+    ],
+)
+def test_other_rules_cover_every_truth_and_are_as_wide_as_summed_up(
+    law, rule, least, at_zero, widths
+):
+    y = np.arange(-90, 151)
+    lower, upper = blocks(y[:, np.newaxis], [[1]], mechanism=law, rule=rule)
+    cover = [law.pmf(y - f)[(lower <= f) & (f <= upper)].sum() for f in range(61)]
+    assert min(cover) == pytest.approx(least, abs=6e-5)
+    assert cover[0] == pytest.approx(at_zero, abs=6e-5)
+    size = np.where(lower <= upper, upper - lower, 0.0)
+    found = [law.pmf(y - f) @ size for f in (0, 1, 3, 8, 15, 30)]
+    np.testing.assert_allclose(found, widths, atol=6e-3)
+
+
+@pytest.mark.parametrize("truth", [0, 4])
+def test_the_likelihood_ratio_covers_whole_counts_under_gaussian_noise(truth):
+    law = Gaussian(sigma=3.0)
+    y = truth + law.ppf((np.arange(200) + 0.5) / 200)
+    lower, upper = blocks(y[:, np.newaxis], [[1]], mechanism=law, rule="likelihood-ratio")
+    # each of the points stands for a share 1/200, an end cuts two of them at most
+    assert np.mean((lower <= truth) & (truth <= upper)) >= 0.95 - 2 / 200
+    assert (lower <= upper).all()
+
+
+def test_the_likelihood_ratio_under_laplace_noise_is_in_closed_form():
+    b = 2.0
+    u, t = b * np.log(1 / 0.1), b * np.log(1 / 0.05)
+    y = np.array([-30.0, -0.3, 0.2, 4.3, 5.1, 9.1, 10.4, 11.9, 12.3, 40.7])
+    found = bounded_confint(y, np.eye(10), mechanism=Laplace(scale=b), rule="likelihood-ratio")
+    lower = np.select([y <= u, y <= 2 * u, y <= 2 * t], [0.0, y - u, y / 2], y - t)
+    np.testing.assert_array_equal(found.lower, np.ceil(lower))
+    np.testing.assert_array_equal(found.upper, np.floor(np.maximum(y, 0) + t))
+
+
 @pytest.mark.parametrize("law", [Laplace(scale=2.0), Gaussian(sigma=3.0)], ids=repr)
 @pytest.mark.parametrize("truth", [0.0, 0.5, 3.0, 20.0])
 def test_one_value_under_noise_with_a_density(law, truth):
@@ -248,6 +302,14 @@ def test_what_is_said_of_likelihood_ratios(size, coverage):
     [
         ({"method": "likelihood-ratio"}, "44.7"),
         ({"method": "normal"}, "method must be one of"),
+        ({"rule": "normal"}, "rule must be one of"),
+        ({"rule": "likelihood-ratio"}, "single whole counts"),
+        ({"rule": "likelihood-ratio", "weights": [1, 0, 0], "total": 9}, "without total"),
+        ({"rule": "likelihood-ratio", "weights": [1, 0, 0], "integer": False}, "whole counts"),
+        (
+            {"rule": "likelihood-ratio", "weights": [1, 0, 0], "mechanism": Laplace(scale=1e9)},
+            "noise of this scale",
+        ),
         ({"alpha": 0.5}, "alpha must be < 0.5"),
         ({"total": -1}, "total must be >= 0"),
         ({"total": 10.5}, "total must be a whole number"),
