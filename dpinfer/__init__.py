@@ -21,6 +21,7 @@ _PARTS = [
     "estimation",
     "regression",
     "functions",
+    "posterior",
     "releases",
     "mechanisms",
     "queries",

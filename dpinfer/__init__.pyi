@@ -9,6 +9,7 @@ from . import intervals as intervals
 from . import mechanisms as mechanisms
 from . import plan as plan
 from . import plotting as plotting
+from . import posterior as posterior
 from . import privacy as privacy
 from . import queries as queries
 from . import regression as regression
@@ -59,6 +60,7 @@ from .mechanisms import Laplace as Laplace
 from .mechanisms import RandomizedResponse as RandomizedResponse
 from .mechanisms import Tulap as Tulap
 from .mechanisms import WeightedSum as WeightedSum
+from .posterior import table_posterior as table_posterior
 from .privacy import GDP as GDP
 from .privacy import RDP as RDP
 from .privacy import ZCDP as ZCDP

@@ -120,6 +120,7 @@ RESULTS = {
     "TableContrast": lambda: MARGINALS.unit_contrast(0, [[1, -1], [1, 1]]),
     "ResponseEstimate": lambda: made("response_counts"),
     "CountPosterior": lambda: POSTERIOR,
+    "TablePosterior": lambda: dpi.table_posterior(LABELLED, mechanism=SMOOTH, rng=1),
     "NoisyGLM": lambda: made("noisy_glm"),
     "NoisyRegression": regression,
     "ThresholdedRegression": lambda: made("thresholded_glm"),

@@ -91,6 +91,7 @@ RESULTS = set(
     Ranking RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals
     ResponseEstimate SampleAdjustment SecretPosterior SizeStudy SmoothSensitivity
     SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate Selection TableContrast
+    TablePosterior
     ThresholdedRegression Usefulness
     """.split()  # noqa: SIM905
 )

@@ -81,7 +81,8 @@ VALID = {
     "ApproxDP": {"epsilon": 1.0, "delta": 1e-6, "neighbours": "replace"},
     "Binomial": {"nobs": 10, "value": 0.3},
     "bounded_confint": {"values": THREE, "weights": [1, 1, -1], "mechanism": NOISE, "total": 50}
-    | {"zeros": [False, False, True], "alpha": 0.1, "method": "sparse", "integer": True},
+    | {"zeros": [False, False, True], "alpha": 0.1, "method": "sparse", "integer": True}
+    | {"rule": "central"},
     "BudgetAllocation": {
         "rho": Fraction(2),
         "levels": {"State": Fraction(1)},
@@ -355,6 +356,10 @@ VALID = {
     | {"marginals_wanted": None, "unestimable": "raise", "n_jobs": 1, "progress": False},
     "survey_mean": ONE_SAMPLE,
     "survey_total": ONE_SAMPLE,
+    "table_posterior": {"values": THREE, "workload": np.eye(3), "mechanism": NOISE}
+    | {"threshold": None, "clamp": None, "total": 76, "zeros": [False, False, False]}
+    | {"prior": dpinfer.intervals.FlatPrior(), "moves": [[1, -1, 0]], "draws": 8, "chains": 2}
+    | {"warmup": 4, "sampler": "chain", "rng": 1, "n_jobs": 1},
     "thresholded_ratio_confint": {"numerator": [1, 0, 0], "denominator": [0, 1, 1]} | CENSORED,
     "thresholded_sum_confint": {"weights": [1, 1, -1]} | CENSORED,
     "dissimilarity_confint": TWO_GROUPS,

@@ -52,6 +52,7 @@ FIT = dpinfer.combine(THREE, workload=[[1, 0], [0, 1], [1, 1]], mechanism=NOISE)
 TREE = dpinfer.combine_hierarchy([106, 61, 39], [-1, 0, 0], mechanism=NOISE)
 MARGINALS = dpinfer.combine_marginals(**VALID["combine_marginals"])
 POSTERIOR = dpinfer.count_posterior(**VALID["count_posterior"])
+JOINT = dpinfer.table_posterior(**VALID["table_posterior"] | {"draws": 800, "warmup": 100})
 CURVE = TradeOff(PURE)
 MATRIX = Channel(**VALID["Channel"])
 REPORTED = dpinfer.estimation.response_counts([60, 40], mechanism=CHANNEL)
@@ -220,6 +221,12 @@ METHODS |= {
     "HierarchyEstimate.disagreements": (TREE.disagreements, {"most": 3}),
     "MarginalsEstimate.marginal": (MARGINALS.marginal, {"attributes": "sex"}),
     "MarginalsEstimate.marginal_bse": (MARGINALS.marginal_bse, {"attributes": "sex"}),
+    "TablePosterior.quantile": (JOINT.quantile, {"q": 0.3, "unmixed": "raise"}),
+    "TablePosterior.interval": (
+        JOINT.interval,
+        {"alpha": 0.1, "kind": "hdi", "unmixed": "raise"},
+    ),
+    "TablePosterior.function": (JOINT.function, {"f": lambda x: x[:, 0]}),
     "CountPosterior.pmf": (POSTERIOR.pmf, {"k": 20}),
     "CountPosterior.cdf": (POSTERIOR.cdf, {"k": 20}),
     "CountPosterior.quantile": (POSTERIOR.quantile, {"q": 0.3}),

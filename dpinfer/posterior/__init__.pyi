@@ -1,0 +1,2 @@
+from .result import TablePosterior as TablePosterior
+from .table import table_posterior as table_posterior

@@ -1,0 +1,339 @@
+"""Markov chains on tables: batches of moves, in all chains at once, by Metropolis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpinfer._check import FloatArray
+from dpinfer.errors import ConvergenceError
+from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
+from dpinfer.posterior._model import NO_END, TableModel, Whole
+from dpinfer.posterior._moves import KINDS, Batch, MoveSource, Sweep
+
+_WANTED = 0.3
+"""Share of moves that are to be accepted, which the widths of steps are adapted to."""
+
+_WIDEST = 2.0**40
+_POOL = 8
+"""Sweeps that are drawn at a time, and how often each is used before others are."""
+
+_HEATED = 0.1
+_HEAT = 0.05
+"""Share of the warm-up in which the likelihood has this power, so that starts are dispersed."""
+
+_MOST_TABLED = 1 << 22
+_NARROWEST = 64
+
+
+class Terms:
+    """Logarithms of the likelihood of each row, by its answer."""
+
+    def __init__(self, model: TableModel) -> None:
+        self.model = model
+        m = len(model.y)
+        self.square, self.slope = np.zeros(m + 1), np.zeros(m + 1)
+        self.centre = np.zeros(m + 1)
+        self.tabled = np.full(m + 1, -1)
+        plain = model.kind == "value"
+        if model.bins is not None:
+            plain &= model.bins[0] <= 1
+        for law, rows in model.groups:
+            if isinstance(law, (Gaussian, DiscreteGaussian)):
+                self.square[rows] = 0.5 / np.square(np.asarray(law.sigma))
+            elif isinstance(law, (Laplace, Geometric)):
+                self.slope[rows] = 1.0 / np.asarray(law.scale)
+            else:
+                plain[rows] = False
+        self.square[:-1][~plain] = 0.0
+        self.slope[:-1][~plain] = 0.0
+        self.centre[:-1][plain] = model.y[plain]
+        self.base = np.zeros(m + 1, dtype=np.int64)
+        self.width = 0
+        self.values = np.empty((0, 0))
+        if not plain.all():
+            self._tabulate(np.flatnonzero(~plain))
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether some rows are not squares or absolute values."""
+        return bool(len(self.values))
+
+    def _tabulate(self, rows: NDArray[np.intp]) -> None:
+        """Give rows of one law and one fact, but for a shift by whole numbers, one table."""
+        model = self.model
+        steps = np.ones(len(model.y)) if model.bins is None else model.bins[0]
+        known = np.where(np.isneginf(model.low), model.high, model.low)[rows]
+        base = np.floor(known / steps[rows]) * steps[rows]
+        key = np.stack(
+            [
+                model.law_kinds[rows].astype(np.float64),
+                steps[rows],
+                np.where(np.isneginf(model.low[rows]), -np.inf, model.low[rows] - base),
+                np.where(np.isposinf(model.high[rows]), np.inf, model.high[rows] - base),
+            ],
+            axis=1,
+        )
+        _, first, number = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        self.base[rows] = base.astype(np.int64)
+        self.tabled[rows] = number.reshape(-1)
+        self._alike = rows[first]
+        self.reach(_NARROWEST)
+
+    def reach(self, width: int) -> None:
+        """Tabulate answers that are so far from the base of their row."""
+        if width <= self.width:
+            return
+        width = max(2 * self.width, 1 << int(width).bit_length())
+        if (2 * width + 1) * len(self._alike) > _MOST_TABLED:
+            raise ConvergenceError(
+                "the answers to rounded, clamped or unpublished queries range too widely to be "
+                "tabulated: publish fewer of them, or give a prior that bounds the cells"
+            )
+        near = np.arange(-width, width + 1)[:, None]
+        self.values = self.model.row_logpdf(self._alike, self.base[self._alike] + near).T.copy()
+        self.width = width
+
+    def looked_up(self, tabled: NDArray[np.intp], offset: Whole) -> FloatArray:
+        """Return logarithms from tables at distances from the base, 0 of rows without one."""
+        far = int(np.abs(np.where(tabled >= 0, offset, 0)).max(initial=0))
+        self.reach(far)
+        line = np.maximum(tabled, 0)
+        place = np.where(tabled >= 0, offset, 0) + self.width
+        return np.where(tabled >= 0, self.values[line, place], 0.0)
+
+
+class Prepared(NamedTuple):
+    """A batch with what its rows and cells need."""
+
+    batch: Batch
+    low: Whole
+    high: Whole | None
+    square: FloatArray | None
+    slope: FloatArray | None
+    centre: FloatArray
+    tabled: NDArray[np.intp] | None
+    base: Whole
+    known: NDArray[np.intp]  # (b·q,): cells as the prior numbers them
+
+
+class Work(NamedTuple):
+    """A sweep, ready to be run."""
+
+    sweep: Sweep
+    batches: tuple[Prepared, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A posterior that is to be drawn from, and how."""
+
+    model: TableModel
+    prior: Any  # CellPrior, None where it is flat
+    source: MoveSource
+    start: Whole  # (n,)
+    plan: int  # the seed of the moves
+
+    @cached_property
+    def terms(self) -> Terms:
+        return Terms(self.model)
+
+    def works(self) -> Iterator[Work]:
+        """Yield sweeps for ever: the same ones in every process."""
+        epoch = 0
+        while True:
+            rng = np.random.default_rng([self.plan, epoch])
+            pool = [self.prepared(self.source.sweep(rng)) for _ in range(_POOL)]
+            for _ in range(_POOL):
+                for number in rng.permutation(_POOL):
+                    yield pool[number]
+            epoch += 1
+
+    def prepared(self, sweep: Sweep) -> Work:
+        """Gather what each batch needs."""
+        terms, model = self.terms, self.model
+        low = np.append(model.lower, 0)
+        high = np.append(model.upper, 0)
+        found = []
+        for batch in sweep.batches:
+            rows, cells = batch.rows, batch.cells
+            square, slope, tabled = terms.square[rows], terms.slope[rows], terms.tabled[rows]
+            top = high[cells]
+            found.append(
+                Prepared(
+                    batch,
+                    low[cells],
+                    top if (top[cells < model.cells] < NO_END).any() else None,
+                    square if square.any() else None,
+                    slope if slope.any() else None,
+                    terms.centre[rows],
+                    tabled if (tabled >= 0).any() else None,
+                    terms.base[rows],
+                    np.minimum(cells, model.cells - 1).ravel(),
+                )
+            )
+        return Work(sweep, tuple(found))
+
+
+class Chains:
+    """The state of some chains."""
+
+    def __init__(self, problem: Problem, seeds: Sequence[np.random.SeedSequence]) -> None:
+        self.problem = problem
+        self.rngs = [np.random.default_rng(seed) for seed in seeds]
+        count, model = len(seeds), problem.model
+        self.x = np.zeros((count, model.cells + 1), dtype=np.int64)
+        self.x[:, :-1] = problem.start
+        self.s = np.zeros((count, len(model.y) + 1), dtype=np.int64)
+        self.s[:, :-1] = model.answers(problem.start)
+        self.scale = np.zeros((count, len(KINDS)))
+        self.tried = np.zeros(len(KINDS))
+        self.accepted = np.zeros((count, len(KINDS)))
+        self.hyper: FloatArray | None = None
+        self._adapted = 0
+        if problem.prior is not None and problem.prior.hyper:
+            self.hyper = self._each(lambda x, rng: problem.prior.start(x, rng))
+
+    def _each(self, find: Any) -> FloatArray:
+        """Ask for the hyper-parameters of each chain by its own generator."""
+        return np.concatenate(
+            [find(self.x[k : k + 1, :-1], rng) for k, rng in enumerate(self.rngs)]
+        )
+
+    def update_hyper(self) -> None:
+        """Draw hyper-parameters given the tables."""
+        if self.hyper is not None:
+            held = self.hyper
+            numbers = iter(range(len(held)))
+
+            def updated(x: Whole, rng: np.random.Generator) -> FloatArray:
+                at = next(numbers)
+                found: FloatArray = self.problem.prior.update(held[at : at + 1], x, rng)
+                return found
+
+            self.hyper = self._each(updated)
+
+    def sweep(self, work: Work, power: float = 1.0) -> None:
+        """Try all moves of a sweep once."""
+        sweep, size = work.sweep, len(work.sweep.kind)
+        if not size:
+            return
+        uniform = np.stack([rng.random((2, size)) for rng in self.rngs])
+        width = np.exp(self.scale)[:, sweep.kind] * sweep.std
+        width = np.clip(np.rint(width), 1.0, _WIDEST)
+        place = 2.0 * uniform[:, 0] - 1.0
+        far = np.minimum(1.0 + np.floor(np.abs(place) * width), width)
+        step = np.copysign(far, place).astype(np.int64)
+        with np.errstate(divide="ignore"):
+            bar = np.log(uniform[:, 1])
+        for prepared in work.batches:
+            batch = prepared.batch
+            last = batch.first + len(batch)
+            self._try(prepared, step[:, batch.first : last], bar[:, batch.first : last], power)
+
+    def _try(self, at: Prepared, step: Whole, bar: FloatArray, power: float) -> None:
+        batch, x, s = at.batch, self.x, self.s
+        old = x[:, batch.cells]
+        new = old + step[:, :, None] * batch.change
+        possible = new >= at.low
+        if at.high is not None:
+            possible &= new <= at.high
+        allowed = possible.all(axis=2)
+        step = step * allowed
+        moved = step[:, :, None] * batch.effect
+        gain = self._gain(at, moved)
+        if power != 1.0:
+            gain *= power
+        if self.problem.prior is not None:
+            new = old + step[:, :, None] * batch.change
+            gain = gain + self._prior_gain(at, old, new)
+        took = allowed & (bar < gain)
+        step = step * took
+        x[:, batch.cells] = old + step[:, :, None] * batch.change
+        s[:, batch.rows] += step[:, :, None] * batch.effect
+        self.tried[batch.kind] += len(batch)
+        self.accepted[:, batch.kind] += took.sum(axis=1)
+
+    def _gain(self, at: Prepared, moved: Whole) -> FloatArray:
+        """Return by how much moves raise the log likelihood, (chains, b)."""
+        answers = self.s[:, at.batch.rows]
+        off = at.centre - answers
+        gain = np.zeros(moved.shape)
+        if at.square is not None:
+            gain += at.square * (moved * (2.0 * off - moved))
+        if at.slope is not None:
+            gain += at.slope * (np.abs(off) - np.abs(off - moved))
+        if at.tabled is not None:
+            place = answers - at.base
+            both = np.stack([place, place + moved])
+            before, after = self.problem.terms.looked_up(at.tabled, both)
+            with np.errstate(invalid="ignore"):
+                gain += np.where(moved == 0, 0.0, after - before)
+        return np.asarray(gain.sum(axis=2))
+
+    def _prior_gain(self, at: Prepared, old: Whole, new: Whole) -> FloatArray:
+        flat = (len(old), -1)
+        prior, cells, hyper = self.problem.prior, at.known, self.hyper
+        after = prior.log_cells(new.reshape(flat), hyper, cells)
+        before = prior.log_cells(old.reshape(flat), hyper, cells)
+        with np.errstate(invalid="ignore"):
+            gain = np.where(new.reshape(flat) == old.reshape(flat), 0.0, after - before)
+        return np.asarray(gain.reshape(old.shape).sum(axis=2))
+
+    def adapt(self) -> None:
+        """Widen or narrow the steps of each kind by the share of moves that were accepted."""
+        self._adapted += 1
+        used = self.tried > 0
+        rate = self.accepted[:, used] / self.tried[used]
+        self.scale[:, used] += (rate - _WANTED) * 3.0 / np.sqrt(self._adapted)
+        np.clip(self.scale, -6.0, 6.0, out=self.scale)
+        self.tried[:] = 0.0
+        self.accepted[:] = 0.0
+
+
+class Drawn(NamedTuple):
+    """Draws of some chains."""
+
+    tables: Whole  # (chains, draws, n)
+    hyper: FloatArray | None  # (chains, draws, h)
+
+
+class Task(NamedTuple):
+    """What one worker has to do."""
+
+    problem: Problem
+    seeds: tuple[np.random.SeedSequence, ...]
+    draws: int
+    warmup: int
+    thin: int
+
+
+def run_chains(task: Task) -> Drawn:
+    """Run some chains: none depends on which others are run beside it."""
+    problem, draws = task.problem, task.draws
+    chains = Chains(problem, task.seeds)
+    works = problem.works()
+    heated = int(_HEATED * task.warmup)
+    for number in range(task.warmup):
+        for _ in range(task.thin):
+            chains.sweep(next(works), _HEAT if number < heated else 1.0)
+        chains.update_hyper()
+        if number >= heated:
+            chains.adapt()
+    tables = np.empty((len(task.seeds), draws, problem.model.cells), dtype=np.int64)
+    hyper = (
+        None if chains.hyper is None else np.empty((len(task.seeds), draws, problem.prior.hyper))
+    )
+    for number in range(draws):
+        for _ in range(task.thin):
+            chains.sweep(next(works))
+        chains.update_hyper()
+        tables[:, number] = chains.x[:, :-1]
+        if hyper is not None:
+            hyper[:, number] = chains.hyper
+    return Drawn(tables, hyper)
