@@ -9,6 +9,8 @@ from .rates import standardized_rate_ratio_confint as standardized_rate_ratio_co
 from .segregation import IndexIntervals as IndexIntervals
 from .segregation import dissimilarity_confint as dissimilarity_confint
 from .segregation import gini_confint as gini_confint
+from .survival import SurvivalCurve as SurvivalCurve
+from .survival import survival_confint as survival_confint
 from .unbiased import Exponential as Exponential
 from .unbiased import FunctionEstimate as FunctionEstimate
 from .unbiased import unbiased as unbiased
