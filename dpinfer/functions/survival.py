@@ -74,7 +74,7 @@ class SurvivalCurve(IndexIntervals):
     3.0    0.751
     dtype: float64
     >>> curve.restricted_mean()
-    Intervals([2.62, 2.69], level 0.95, bound)
+    Intervals([2.61593, 2.70091], level 0.95, bound, together)
     """
 
     title: ClassVar[str] = "Survival curves"
