@@ -23,7 +23,9 @@ _UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 _ASYMPTOTIC = "asymptotic"
 
 _FEWEST: dict[Uncertainty, int] = {"noise": 50, "noise+sampling": 100}
-"""Areas from which on sums over them are taken for normal."""
+"""Areas from which on sums of products over them are taken for normal."""
+
+_FEWEST_OF_POWERS = 500
 
 _LEAST_RELIABLE = 0.3
 """Share of what is not noise in the variance of a column, from which on it is divided by."""
@@ -46,8 +48,7 @@ def moments(
     Parameters
     ----------
     values : array, shape (n,), Series, Release or estimate
-        The published values of 50 areas or more (100 with sampling), with independent noises of any
-        law.
+        The published values of 500 areas or more, with independent noises of any law.
     mechanism : NoiseLaw or sequence of NoiseLaw, optional
         The law of the noise; left out where ``values`` carries its own.
     uncertainty : {"noise", "noise+sampling"}
@@ -76,7 +77,10 @@ def moments(
     matters. The error of each moment is, to the first order, that of a sum over areas of a
     polynomial, of which the variance due to noise has an unbiased estimate; with sampling it is the
     variance of its estimate between areas. Intervals are normal, that of the standard deviation on
-    the log scale: asymptotic in the number of areas, and short for heavy tails.
+    the log scale: asymptotic in the number of areas. Of 1,000 Poisson counts of mean 5 under
+    Gaussian noise of variance 4 or geometric noise of scale 1, intervals of level 95 % covered in
+    90 to 100 % of 120 cases, but those of the kurtosis with sampling in 85 and 92 %: they are short
+    for heavy tails.
 
     References
     ----------
@@ -101,7 +105,7 @@ def moments(
 
     alpha = check_alpha(alpha)
     about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
-    x = _column(noisy(values, mechanism=mechanism), "moments", about)
+    x = _column(noisy(values, mechanism=mechanism), "moments", _FEWEST_OF_POWERS)
     one = _Column.of(x)
     n = len(one.y)
     first, second, third, fourth = (one.mean_of(power) for power in range(1, 5))
@@ -314,7 +318,7 @@ def _columns(columns: Any, mechanism: Any, about: Uncertainty) -> list[NoisyValu
         noisy(one, mechanism=law, name=f"columns[{at}]")
         for at, (one, law) in enumerate(zip(columns, laws, strict=True))
     ]
-    parts = [_column(x, "covariances", about) for x in parts]
+    parts = [_column(x, "covariances", _FEWEST[about]) for x in parts]
     parts = [parts[0], *(parts[0].aligned(one) for one in parts[1:])]
     for one in parts[1:]:
         if len(one) != len(parts[0]):
@@ -326,14 +330,14 @@ def _columns(columns: Any, mechanism: Any, about: Uncertainty) -> list[NoisyValu
     return parts
 
 
-def _column(x: NoisyValues, who: str, about: Uncertainty) -> NoisyValues:
+def _column(x: NoisyValues, who: str, fewest: int) -> NoisyValues:
     x.need(unruled=True, independent=True, who=who)
     if len(x.shape) != 1 and x.labels is None:
         raise InvalidParameterError(f"{x.name} must be one-dimensional, got shape {x.shape}")
-    if len(x) < _FEWEST[about]:
+    if len(x) < fewest:
         raise NotEstimableError(
-            f"{x.name} must be of {_FEWEST[about]} areas or more for uncertainty={about!r}, as "
-            f"sums over them are taken for normal, got {len(x)}"
+            f"{x.name} must be of {fewest} areas or more, as sums over them are taken for normal, "
+            f"got {len(x)}"
         )
     if (size := float(np.abs(x.values).max())) > _LARGEST:
         raise InvalidParameterError(f"{x.name} must be at most 1e12 in size, got {size:g}")

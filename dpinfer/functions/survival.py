@@ -534,7 +534,7 @@ class _Lives:
         data = np.concatenate([dead, withdrawals], axis=2)
         column = np.concatenate([i, k * size + i]) + size * np.arange(k).reshape(k, 1, 1)
         starts = 2 * size * np.arange(k * size + 1)
-        column = np.broadcast_to(column, data.shape).ravel()
+        column = np.array(np.broadcast_to(column, data.shape)).ravel()
         found = sparse.csr_array((data.ravel(), column, starts), shape=(k * size, 2 * k * size))
         found.eliminate_zeros()
         return found
