@@ -333,8 +333,7 @@ def smr_confint(
         width = noise_within(events_of, 0.5 * (alpha - half))
         low, high = events_of.values - width, events_of.values + width
     else:
-        sampled = poisson_confint(events_of, alpha=alpha - half)
-        low, high = (np.asarray(end) for end in sampled)
+        low, high = _poisson_means(events_of, alpha - half)
     least, most = np.maximum(expected.values - reach, 0.0), expected.values + reach
     low = np.maximum(np.where(np.isfinite(low), low, 0.0), 0.0)
     there = (least > 0.0) & (most > 0.0)
@@ -354,6 +353,22 @@ def smr_confint(
         labels=labels,
         notes=(f"guarantee: {'exact' if exact and about == 'noise+sampling' else PROVED}",),
     )
+
+
+def _poisson_means(x: NoisyValues, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Return intervals for the means of Poisson counts; (inf, -inf) where there is none.
+
+    Of many weighted sums of noises, which have as many laws, those of Garwood for all counts within
+    bounds of the noise.
+    """
+    if x.weights is None or len(x) <= _MOST_SETS:
+        found = poisson_confint(replace(x, shape=None, labels=None), alpha=alpha)
+        return np.asarray(found.lower), np.asarray(found.upper)
+    reach = noise_within(x, 0.25 * alpha)
+    low, high = np.maximum(x.values - reach, 0.0), x.values + reach
+    lower = np.where(low > 0.0, special.gammaincinv(np.maximum(low, 1e-300), 0.25 * alpha), 0.0)
+    upper = special.gammainccinv(np.maximum(high, 0.0) + 1.0, 0.25 * alpha)
+    return np.where(high < 0.0, np.inf, lower), np.where(high < 0.0, -np.inf, upper)
 
 
 def areas_of(x: NoisyValues, by: Any) -> tuple[sparse.csr_array, tuple[int, ...], pd.Index | None]:
@@ -540,10 +555,7 @@ class _Rates:
         uncertain = self.z.variance > 0.0
         box = 0.5 * alpha if uncertain.any() else 0.0
         b = noise_within(self.z, 0.5 * box / most) if box else np.zeros(len(self.z))
-        means = poisson_confint(
-            replace(self.y, shape=None, labels=None), alpha=(alpha - box) / most
-        )
-        least, largest = (np.asarray(end) for end in means)
+        least, largest = _poisson_means(self.y, (alpha - box) / most)
         least, largest = np.where(np.isfinite(least), least, 0.0), np.maximum(largest, 0.0)
         low, high = self.z.values - b, self.z.values + b
         there = low > 0.0
