@@ -3,9 +3,17 @@ from .indices import exposure as exposure
 from .indices import herfindahl as herfindahl
 from .indices import information_index as information_index
 from .indices import isolation as isolation
+from .moments import correlation_confint as correlation_confint
+from .moments import covariance_confint as covariance_confint
+from .moments import moments as moments
+from .rates import smr_confint as smr_confint
+from .rates import standardized_rate_confint as standardized_rate_confint
+from .rates import standardized_rate_ratio_confint as standardized_rate_ratio_confint
 from .segregation import IndexIntervals as IndexIntervals
 from .segregation import dissimilarity_confint as dissimilarity_confint
 from .segregation import gini_confint as gini_confint
+from .survival import SurvivalCurve as SurvivalCurve
+from .survival import survival_confint as survival_confint
 from .unbiased import Exponential as Exponential
 from .unbiased import FunctionEstimate as FunctionEstimate
 from .unbiased import unbiased as unbiased

@@ -11,6 +11,7 @@ from .results import plot_level_widths as plot_level_widths
 from .results import plot_null as plot_null
 from .series_and_maps import plot_map as plot_map
 from .series_and_maps import plot_series as plot_series
+from .series_and_maps import plot_survival as plot_survival
 from .studies import plot_audit as plot_audit
 from .studies import plot_certificates as plot_certificates
 from .studies import plot_coverage as plot_coverage

@@ -1,4 +1,4 @@
-"""Estimates over time, as lines with bands, and over places, as maps."""
+"""Estimates over time, as lines with bands or as steps, and over places, as maps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from dpinfer._check import (
 )
 from dpinfer._style import COLOURS, PALE, REFERENCE, add_legend, marker, plain, series, styled_axes
 from dpinfer.errors import InvalidParameterError
+from dpinfer.functions.survival import SurvivalCurve
 from dpinfer.plotting.results import check_words, covered, frame_of
+from dpinfer.results.intervals import ERROR_COVERED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -209,6 +211,67 @@ def _ordered(labels: pd.Index) -> pd.Index | None:
         dates = pd.to_datetime(labels, format="ISO8601", errors="coerce")
         return None if dates.hasnans else dates
     return None
+
+
+def plot_survival(curve: Any, *, most: int = 5, ax: Axes | None = None) -> Axes:
+    """Draw survival curves as steps, with their intervals or bands.
+
+    Parameters
+    ----------
+    curve : SurvivalCurve
+        The result of :func:`dpinfer.functions.survival_confint`.
+    most : int, default 5
+        The largest number of areas to draw, the first ones. At most 25.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the drawing; a curve stops where nothing is known of what comes after.
+
+    Raises
+    ------
+    InvalidParameterError
+        If what is given is no survival curve.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> found = dpi.functions.survival_confint([30, 28], [10, 380], mechanism=dpi.Exact())
+    >>> dpi.plotting.plot_survival(found).get_ylabel()
+    'share alive'
+    """
+    shown = check_integer(most, "most", ge=1, le=25)
+    if not isinstance(curve, SurvivalCurve):
+        raise InvalidParameterError(f"curve must be a SurvivalCurve, got {show(curve)}")
+    frame = curve.summary_frame()
+    several = frame.index.nlevels > 1
+    levels = list(range(frame.index.nlevels - 1))
+    parts = list(frame.groupby(level=levels, sort=False))[:shown] if several else [("", frame)]
+    axes = styled_axes(ax)
+    for place, (name, part) in enumerate(parts):
+        look = series(place)
+        at = np.r_[0.0, part.index.get_level_values(-1).to_numpy(dtype=np.float64)]
+        middle, low, high = (
+            np.r_[1.0, part[column].to_numpy()] for column in ("estimate", "ci_lower", "ci_upper")
+        )
+        key = name[0] if isinstance(name, tuple) and len(name) == 1 else name
+        label = plain(str(key)) if several else None
+        axes.step(at, middle, where="post", label=label, **look)
+        axes.fill_between(at, low, high, step="post", color=look["color"], alpha=0.18, linewidth=0)
+    axes.set_ylim(0.0, 1.02)
+    axes.set_xlim(left=0.0)
+    axes.set_xlabel(
+        f"time\n{100 * (1 - curve.alpha):g} % {'bands' if curve.simultaneous else 'intervals'}, "
+        f"{curve.method}\nerror covered: {ERROR_COVERED[curve.uncertainty]}"
+    )
+    axes.set_ylabel("share alive")
+    add_legend(axes)
+    return axes
 
 
 _MEASURES = {

@@ -90,7 +90,8 @@ RESULTS = set(
     ProcessingError
     Ranking RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals
     ResponseEstimate SampleAdjustment SecretPosterior SizeStudy SmoothSensitivity
-    SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate Selection TableContrast
+    SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate SurvivalCurve Selection
+    TableContrast
     TablePosterior
     ThresholdedRegression Usefulness
     """.split()  # noqa: SIM905

@@ -138,6 +138,8 @@ CALLS_BELOW = {
         "plot_map": {"geometries": places(), "results": dpinfer.combine(RELEASED)} | MAPPED,
         "plot_series": {"results": {"a": interval(THREE)}, "over": None, "alpha": None}
         | {"method": None, "most": 3, "unit": "people", "ax": None},
+        "plot_survival": {"curve": dpinfer.functions.survival_confint(**VALID["survival_confint"])}
+        | {"most": 3, "ax": None},
         "plot_null": {"test": dpinfer.poisson_ztest(30, 1.0, 18.0, mechanism=NOISE, reps=20, rng=1)}
         | {"statistic": None, "alternative": None, "alpha": 0.1, "bins": 20, "ax": None},
         "plot_pbdp": TRADE_OFF | {"epsilon": [0.0, 1.0], "group": 1},

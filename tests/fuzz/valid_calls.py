@@ -75,6 +75,13 @@ CENSORED |= {"alternative": "larger", "simultaneous": True, "method": "bound"}
 AREA = {"by": None, "mechanism": NOISE}
 TWO_GROUPS = {"group": THREE, "other": [30, 9, 21], "totals": (76, 60), "signs": [1, 1, -1]}
 TWO_GROUPS |= AREA | {"alpha": 0.1, "reps": 99, "rng": 1}
+RATES = {"events": THREE, "population": [600, 700, 800], "weights": [3.0, 2.0, 1.0], "by": None}
+RATES |= {"mechanism": NOISE, "uncertainty": "noise", "method": "bound", "alpha": 0.1}
+LIVES = {"deaths": [40, 30, 20], "censored": [20, 10, 900], "times": [1.0, 2.0, 4.0], "by": None}
+LIVES |= {"mechanism": NOISE, "uncertainty": "noise", "method": "bound", "scale": "log"}
+LIVES |= {"simultaneous": True, "alpha": 0.1}
+COLUMNS = {"columns": (list(range(100)), [i * 7 % 100 for i in range(100)]), "mechanism": NOISE}
+COLUMNS |= {"uncertainty": "noise+sampling", "alpha": 0.1}
 OF_GROUP = {"group": THREE, "rest": [30, 9, 21], "total": 76} | AREA
 
 VALID = {
@@ -367,6 +374,16 @@ VALID = {
     "isolation": OF_GROUP,
     "exposure": OF_GROUP,
     "information_index": {"groups": (THREE, [30, 9, 21]), "totals": (76, 60)} | AREA,
+    "correlation_confint": COLUMNS,
+    "covariance_confint": COLUMNS,
+    "moments": {"values": [i * 7 % 100 for i in range(500)], "mechanism": NOISE}
+    | {"uncertainty": "noise", "alpha": 0.1},
+    "smr_confint": {"events": THREE, "population": [600, 700, 800], "rates": [0.01, 0.03, 0.05]}
+    | {"by": None, "mechanism": NOISE, "uncertainty": "noise", "alpha": 0.1},
+    "standardized_rate_confint": RATES | {"per": 1000.0},
+    "standardized_rate_ratio_confint": RATES
+    | {"other_events": [30, 19, 21], "other_population": [650, 720, 810]},
+    "survival_confint": LIVES,
     "herfindahl": {"values": THREE, "total": 76} | AREA,
     "entropy": {"values": THREE, "total": 76} | AREA,
     "unbiased": {"function": np.sqrt, "values": THREE, "mechanism": NOISE, "lower": 0},

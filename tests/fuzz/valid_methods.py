@@ -61,6 +61,7 @@ BITS = UnaryEncoding(p=0.5, q=0.2, categories=3)
 MEDIAN = dpinfer.privacy.smooth_median_sensitivity(**VALID["smooth_median_sensitivity"])
 ROOTS, OTHER_ROOTS = (dpinfer.unbiased(np.sqrt, THREE, mechanism=NOISE) for _ in range(2))
 MANY_ROOTS = dpinfer.unbiased(np.sqrt, np.full((2, 50), 9), mechanism=NOISE).sum()
+SURVIVAL = dpinfer.functions.survival_confint(**VALID["survival_confint"])
 ORDINARY = dpinfer.count_confint(THREE, mechanism=NOISE)
 VECTOR = SparseVector(threshold_scale=2.0, query_scale=4.0)
 ORDER = dpinfer.intervals.ranking(THREE, mechanism=NOISE)
@@ -253,6 +254,8 @@ METHODS |= {
     "FunctionEstimate.sum": (ROOTS.sum, {"by": [0, 2]}),
     "FunctionEstimate.times": (ROOTS.times, {"other": OTHER_ROOTS}),
     "FunctionEstimate.conf_int": (MANY_ROOTS.conf_int, {"alpha": 0.1}),
+    "SurvivalCurve.restricted_mean": (SURVIVAL.restricted_mean, {"until": 2.0}),
+    "SurvivalCurve.contains": (SURVIVAL.contains, {"value": 0.5}),
     "Release.select": (RELEASE.select, {"where": [0, 2]}),
     "Release.where": (RELEASE.where, {"condition": "label > 0"}),
     "Release.sum": (Release(THREE, mechanism=NOISE).sum, {"by": [0, 2]}),

@@ -1,0 +1,118 @@
+"""Proved quantiles of sums of noises whose weights are known within bounds only.
+
+For symmetric noises with unimodal densities P(abs(Σ wᵢeᵢ) > t) grows with each abs(wᵢ), as the sum
+of all others is unimodal too (Anderson's inequality); and so does Chernoff's bound for any
+symmetric noises, as their cumulant functions are even and convex. Whole-numbered noise is within a
+known distance of noise with a density.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse, special
+
+from dpinfer._check import FloatArray, show
+from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.ratio_sets import continuous_bound, with_density
+from dpinfer.mechanisms.independent import IndependentNoise, groups
+from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw
+from dpinfer.mechanisms.laws import Exact, Gaussian
+from dpinfer.mechanisms.weighted_sum import weighted_sums
+from dpinfer.releases.noises import Noises
+from dpinfer.releases.values import NoisyValues
+
+_SUMS = 400
+"""Sums whose laws are found; of more, those of Gaussian noise alone and Chernoff's bounds."""
+
+_TILTS = np.geomspace(0.25, 1.2, 8)
+"""Where Chernoff's bound is tried, in units of what is best under Gaussian noise."""
+
+_CHORDS = 10_000
+
+
+def signed(rows: Any) -> tuple[Any, Any]:
+    """Return the positive and the negative parts of sparse weights."""
+    return rows.maximum(0.0).tocsr(), (-rows).maximum(0.0).tocsr()
+
+
+def weights_within(low: Any, high: Any, rows: Any) -> Any:
+    """Return the largest sizes of the entries of C @ rows for C between two sparse arrays."""
+    up, down = signed(rows)
+    most, least = high @ up - low @ down, low @ up - high @ down
+    return abs(most).maximum(abs(least)).tocsr()
+
+
+def noise_within(x: NoisyValues, tail: float) -> FloatArray:
+    """Return what the error of each value exceeds with at most this probability, upwards."""
+    if x.weights is None:
+        return np.array(np.broadcast_to(np.asarray(x.marginal.isf(tail)), len(x)))
+    return worst_quantiles(abs(x._rows(np.arange(len(x)))), x.noises, tail)
+
+
+def worst_quantiles(sizes: Any, noises: Noises, tail: float) -> FloatArray:
+    """Return t with P(Σ wⱼeⱼ > t) <= tail for all weights of at most these sizes, one a row."""
+    laws = list(groups(noises.law, noises.size))
+    for law, _ in laws:
+        if not isinstance(law, (ParametricLaw, Exact)):
+            raise InvalidParameterError(
+                f"the noise must have a known moment generating function, got {show(law)}"
+            )
+    variance = np.broadcast_to(np.asarray(noises.law.variance, dtype=np.float64), noises.size)
+    std = np.sqrt(sizes.power(2) @ variance)
+    used = np.unique(sizes.indices)
+    kinds = [law for law, cells in laws if np.isin(cells, used).any()]
+    if all(isinstance(law, (Gaussian, Exact)) for law in kinds):
+        return np.asarray(-special.ndtri(tail) * std)
+    found = _chernoff(sizes, laws, std, tail)
+    if sizes.shape[0] > _SUMS or any(with_density(law) is None for law in kinds):
+        return found
+    smooth: list[tuple[NoiseLaw, Any]] = []
+    slack = np.zeros(noises.size)
+    for law, cells in laws:
+        stand_in = with_density(law)
+        smooth.append((law if stand_in is None else stand_in, cells))
+        if stand_in is not None and not isinstance(law, Exact):
+            slack[cells] = continuous_bound(law, cells.size)[1]
+    sums = weighted_sums(sizes, IndependentNoise.from_groups(smooth, noises.size))
+    exact = np.array([float(one.isf(tail)) if one.variance > 0 else 0.0 for one in sums])
+    return np.asarray(np.minimum(found, exact + sizes @ slack))
+
+
+def _chernoff(sizes: Any, laws: list[Any], std: FloatArray, tail: float) -> FloatArray:
+    """Return the least of Chernoff's bounds at some tilts: (K(t) - ln tail)/t at each."""
+    entries = sparse.coo_array(sizes)
+    kept = entries.data > 0.0
+    row, column, weight = entries.row[kept], entries.col[kept], entries.data[kept]
+    owner = np.zeros(sizes.shape[1], dtype=np.intp)
+    place = np.zeros(sizes.shape[1], dtype=np.intp)
+    limit = np.full(len(std), np.inf)
+    for at, (_, cells) in enumerate(laws):
+        owner[cells], place[cells] = at, np.arange(cells.size)
+    parts = []
+    for at, (law, _) in enumerate(laws):
+        own = np.flatnonzero(owner[column] == at)
+        if not own.size or isinstance(law, Exact):
+            continue
+        part = law.take(place[column[own]]) if law.shape else law
+        np.minimum.at(limit, row[own], part._abscissa / weight[own])
+        parts.append((part, own))
+    best = np.where(std > 0.0, np.inf, 0.0)
+    unit = np.where(std > 0.0, std, 1.0)
+    for tilt in np.sqrt(-2.0 * np.log(tail)) * _TILTS:
+        t = np.minimum(tilt / unit, 0.98 * limit)
+        total = np.zeros(len(std))
+        for part, own in parts:
+            logs = _cumulant(part, weight[own] * t[row[own]])
+            total += np.bincount(row[own], logs, minlength=len(std))
+        best = np.where(std > 0.0, np.minimum(best, (total - np.log(tail)) / t), 0.0)
+    return best
+
+
+def _cumulant(law: ParametricLaw, s: FloatArray) -> FloatArray:
+    """Return log E exp(s·e), or of very many s by chords of it, which are above as it is convex."""
+    if law.shape or s.size <= _CHORDS:
+        return np.asarray(law._cgf(s.astype(np.complex128)).real)
+    nodes = np.linspace(0.0, float(s.max()), _CHORDS)
+    return np.interp(s, nodes, law._cgf(nodes.astype(np.complex128)).real)
