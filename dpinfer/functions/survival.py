@@ -254,6 +254,9 @@ def survival_confint(
         found[2] = np.minimum.accumulate(np.where(there, found[2], 1.0), axis=1)
         lower = np.where(there, found[1], 0.0)
         found[1] = np.maximum.accumulate(lower[:, ::-1], axis=1)[:, ::-1]
+        # with little probability no curve is left within the band
+        found[1] = np.minimum(found[1], found[2])
+        found[0] = np.clip(found[0], found[1], found[2])
         together = True
     estimate, lower, upper, plug_in = (part[there] for part in (*found, life.plug_in))
     return SurvivalCurve(
