@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, special
 
-from dpinfer._check import FloatArray, check_alpha, check_option, check_scalar
+from dpinfer._check import FloatArray, check_option, check_scalar
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.estimation.fieller import RATIO, as_sets
 from dpinfer.estimation.ratio_sets import normal_arcs
-from dpinfer.functions._worst import noise_within, weights_within, worst_quantiles
+from dpinfer.functions._worst import check_level, noise_within, weights_within, worst_quantiles
 from dpinfer.functions.segregation import IndexIntervals
 from dpinfer.intervals.counts import linear_confint
 from dpinfer.intervals.proportions import poisson_confint
@@ -85,7 +85,7 @@ def standardized_rate_confint(
     per : float, default 1
         The unit of rates: 100_000 for rates per 100,000.
     alpha : float, default 0.05
-        One minus the confidence level, in (0, 1).
+        One minus the confidence level, in (0, 1), and at least 1e-50.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def standardized_rate_confint(
     ... )
     IndexIntervals([2298.28, 2560.72], level 0.95, exact)
     """
-    alpha = check_alpha(alpha)
+    alpha = check_level(alpha)
     way = check_option(method, "method", _METHODS)
     about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
     unit = check_scalar(per, "per", gt=0, ge=1e-100, le=1e100)
@@ -221,7 +221,7 @@ def standardized_rate_ratio_confint(
     ... )
     ConfidenceSets([1.31717, 1.47205], level 0.95, exact)
     """
-    alpha = check_alpha(alpha)
+    alpha = check_level(alpha)
     way = check_option(method, "method", _METHODS)
     about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
     first = _Rates.of(events, population, weights, by, mechanism)
@@ -314,7 +314,7 @@ def smr_confint(
     >>> dpi.functions.smr_confint(deaths, persons, [0.004, 0.02, 0.08], mechanism=laws)
     ConfidenceSets([1.03474, 1.18893], level 0.95, exact)
     """
-    alpha = check_alpha(alpha)
+    alpha = check_level(alpha)
     about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
     found = _Rates.of(events, population, rates, by, mechanism, name="rates", rescale=False)
     shape, labels = found.shape, found.labels

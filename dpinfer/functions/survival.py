@@ -11,7 +11,6 @@ from scipy import sparse, special
 
 from dpinfer._check import (
     FloatArray,
-    check_alpha,
     check_array,
     check_flag,
     check_length,
@@ -20,7 +19,7 @@ from dpinfer._check import (
     show,
 )
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.functions._worst import noise_within, weights_within, worst_quantiles
+from dpinfer.functions._worst import check_level, noise_within, weights_within, worst_quantiles
 from dpinfer.functions.rates import ASYMPTOTIC, PROVED, Laws, Method, areas_of, check_counts
 from dpinfer.functions.segregation import IndexIntervals
 from dpinfer.releases.coerce import noisy_pair
@@ -176,7 +175,7 @@ def survival_confint(
     simultaneous : bool, default False
         Whether the intervals of each curve hold together, as bands.
     alpha : float, default 0.05
-        One minus the confidence level, in (0, 1).
+        One minus the confidence level, in (0, 1), and at least 1e-50.
 
     Returns
     -------
@@ -230,7 +229,7 @@ def survival_confint(
     5.0    0.621
     dtype: float64
     """
-    alpha = check_alpha(alpha)
+    alpha = check_level(alpha)
     way = check_option(method, "method", _METHODS)
     about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
     axis = check_option(scale, "scale", _SCALES)
