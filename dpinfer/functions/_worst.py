@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse, special
 
-from dpinfer._check import FloatArray, show
+from dpinfer._check import FloatArray, check_alpha, show
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.fieller import tail_of
 from dpinfer.estimation.ratio_sets import continuous_bound, with_density
 from dpinfer.mechanisms.independent import IndependentNoise, groups
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw
@@ -30,6 +31,11 @@ _TILTS = np.geomspace(0.25, 1.2, 8)
 """Where Chernoff's bound is tried, in units of what is best under Gaussian noise."""
 
 _CHORDS = 10_000
+
+
+def check_level(alpha: float) -> float:
+    """Return a level that laws of weighted sums are followed to."""
+    return 2.0 * tail_of(check_alpha(alpha), "two-sided")
 
 
 def signed(rows: Any) -> tuple[Any, Any]:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, special
 
-from dpinfer._check import FloatArray, check_alpha, check_option, check_scalar
+from dpinfer._check import FloatArray, check_option, check_scalar
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.estimation.fieller import RATIO, as_sets
 from dpinfer.estimation.ratio_sets import normal_arcs
-from dpinfer.functions._worst import noise_within, weights_within, worst_quantiles
+from dpinfer.functions._worst import check_level, noise_within, weights_within, worst_quantiles
 from dpinfer.functions.segregation import IndexIntervals
 from dpinfer.intervals.counts import linear_confint
 from dpinfer.intervals.proportions import poisson_confint
@@ -85,13 +85,13 @@ def standardized_rate_confint(
     per : float, default 1
         The unit of rates: 100_000 for rates per 100,000.
     alpha : float, default 0.05
-        One minus the confidence level, in (0, 1).
+        One minus the confidence level, in (0, 1), and at least 1e-50.
 
     Returns
     -------
     IndexIntervals
         One interval an area. Where a denominator may be 0, as far as its noise says, there
-        is no upper end.
+        is no upper end; where one is published as 0 or less, the estimate is infinite.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def standardized_rate_confint(
     ... )
     IndexIntervals([2298.28, 2560.72], level 0.95, exact)
     """
-    alpha = check_alpha(alpha)
+    alpha = check_level(alpha)
     way = check_option(method, "method", _METHODS)
     about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
     unit = check_scalar(per, "per", gt=0, ge=1e-100, le=1e100)
@@ -221,7 +221,7 @@ def standardized_rate_ratio_confint(
     ... )
     ConfidenceSets([1.31717, 1.47205], level 0.95, exact)
     """
-    alpha = check_alpha(alpha)
+    alpha = check_level(alpha)
     way = check_option(method, "method", _METHODS)
     about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
     first = _Rates.of(events, population, weights, by, mechanism)
@@ -314,7 +314,7 @@ def smr_confint(
     >>> dpi.functions.smr_confint(deaths, persons, [0.004, 0.02, 0.08], mechanism=laws)
     ConfidenceSets([1.03474, 1.18893], level 0.95, exact)
     """
-    alpha = check_alpha(alpha)
+    alpha = check_level(alpha)
     about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
     found = _Rates.of(events, population, rates, by, mechanism, name="rates", rescale=False)
     shape, labels = found.shape, found.labels
@@ -485,9 +485,11 @@ class _Rates:
             estimate, std = self.asymptotic(uncertainty)
             half = -special.ndtri(0.5 * alpha) * std
             return estimate, estimate - half, estimate + half
-        if uncertainty == "noise+sampling":
-            return self._of_sampling(alpha)
-        return self._of_noise(alpha)
+        of = self._of_sampling if uncertainty == "noise+sampling" else self._of_noise
+        lower, upper = of(alpha)
+        estimate = np.clip(self.estimate, lower, upper)
+        none = self.share @ (self.z.values <= 0.0).astype(np.float64) > 0.0
+        return np.where(none, np.inf, estimate), lower, upper
 
     def asymptotic(self, uncertainty: Uncertainty) -> tuple[FloatArray, FloatArray]:
         """Return estimates and their standard errors, refused where they mean nothing."""
@@ -515,12 +517,12 @@ class _Rates:
             )
         return self.estimate, np.sqrt(variance)
 
-    def _of_noise(self, alpha: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _of_noise(self, alpha: float) -> tuple[FloatArray, FloatArray]:
         y, z, share = self.y.values, self.z.values, self.share
         if self.exact:
             plain = replace(self.y, shape=None, labels=None)
             found = linear_confint(plain, self.by_person.toarray(), alpha=alpha)
-            return self.estimate, np.asarray(found.lower), np.asarray(found.upper)
+            return np.asarray(found.lower), np.asarray(found.upper)
         uncertain = self.z.variance > 0.0
         box = _OF_BOX * alpha if uncertain.any() else 0.0
         a, b = np.zeros(len(y)), np.zeros(len(y))
@@ -547,9 +549,9 @@ class _Rates:
         upper = np.where(known_areas, centre + reach + above, np.inf)
         # published counts can be so far below 0 that no rate is left
         empty = upper < 0.0
-        return self.estimate, np.where(empty, 0.0, lower), np.where(empty, 0.0, upper)
+        return np.where(empty, 0.0, lower), np.where(empty, 0.0, upper)
 
-    def _of_sampling(self, alpha: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _of_sampling(self, alpha: float) -> tuple[FloatArray, FloatArray]:
         """Return the range of rates over a box of means of events and of denominators."""
         most = self._ages_of_one()
         uncertain = self.z.variance > 0.0
@@ -562,7 +564,7 @@ class _Rates:
         lower = self.share @ (np.maximum(least, 0.0) / np.where(high > 0.0, high, np.inf))
         upper = self.share @ (largest / np.where(there, low, 1.0))
         known = self.share @ (~there).astype(np.float64) == 0.0
-        return self.estimate, np.asarray(lower), np.where(known, upper, np.inf)
+        return np.asarray(lower), np.where(known, upper, np.inf)
 
     def _ages_of_one(self) -> int:
         return int(np.diff(self.share.indptr).max())
@@ -571,7 +573,7 @@ class _Rates:
         """Most errors that one rate is of."""
         noisy_ones = (self.y.variance > 0.0).astype(np.float64) + (self.z.variance > 0.0)
         counted = (self.share != 0.0).astype(np.float64) @ noisy_ones
-        return 2 * max(int(np.max(counted)), 1)
+        return max(int(np.max(counted)), 1)
 
 
 def _by_age(weights: Any, name: str, x: NoisyValues, table: sparse.csr_array) -> FloatArray:

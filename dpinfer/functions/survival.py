@@ -11,7 +11,6 @@ from scipy import sparse, special
 
 from dpinfer._check import (
     FloatArray,
-    check_alpha,
     check_array,
     check_flag,
     check_length,
@@ -20,7 +19,7 @@ from dpinfer._check import (
     show,
 )
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.functions._worst import noise_within, weights_within, worst_quantiles
+from dpinfer.functions._worst import check_level, noise_within, weights_within, worst_quantiles
 from dpinfer.functions.rates import ASYMPTOTIC, PROVED, Laws, Method, areas_of, check_counts
 from dpinfer.functions.segregation import IndexIntervals
 from dpinfer.releases.coerce import noisy_pair
@@ -176,7 +175,7 @@ def survival_confint(
     simultaneous : bool, default False
         Whether the intervals of each curve hold together, as bands.
     alpha : float, default 0.05
-        One minus the confidence level, in (0, 1).
+        One minus the confidence level, in (0, 1), and at least 1e-50.
 
     Returns
     -------
@@ -230,7 +229,7 @@ def survival_confint(
     5.0    0.621
     dtype: float64
     """
-    alpha = check_alpha(alpha)
+    alpha = check_level(alpha)
     way = check_option(method, "method", _METHODS)
     about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
     axis = check_option(scale, "scale", _SCALES)
@@ -254,6 +253,9 @@ def survival_confint(
         found[2] = np.minimum.accumulate(np.where(there, found[2], 1.0), axis=1)
         lower = np.where(there, found[1], 0.0)
         found[1] = np.maximum.accumulate(lower[:, ::-1], axis=1)[:, ::-1]
+        # with little probability no curve is left within the band
+        found[1] = np.minimum(found[1], found[2])
+        found[0] = np.clip(found[0], found[1], found[2])
         together = True
     estimate, lower, upper, plug_in = (part[there] for part in (*found, life.plug_in))
     return SurvivalCurve(

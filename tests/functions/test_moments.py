@@ -36,26 +36,32 @@ def test_without_noise_they_are_those_of_numpy():
     assert sampled.width.iloc[0] / 2 / stats.norm.isf(0.025) == pytest.approx(se, rel=0.03)
 
 
-@pytest.mark.parametrize("law", [dpi.Geometric(scale=8.0), dpi.Gaussian(sigma=10.0)], ids=repr)
+LAWS = [
+    dpi.Geometric(scale=8.0),
+    pytest.param(dpi.Gaussian(sigma=10.0), marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_noise_makes_no_bias(law):
-    """80 releases: means within 6 standard errors, and standard errors right to two fifths."""
+    """50 releases: means within 6 standard errors, and standard errors right to a half."""
     rng = np.random.default_rng(4)
-    shape = (80, 600)
+    shape = (50, 600)
     xs, ys = (f + law.rvs(shape, rng=rng) for f in (X, Y))
     found = [moments(x, mechanism=law) for x in xs]
     estimate = np.array([one.estimate for one in found])
-    error = estimate.std(axis=0) / np.sqrt(80)
+    error = estimate.std(axis=0) / np.sqrt(50)
     assert (np.abs(estimate.mean(axis=0) - plain(X)) < 6.0 * error).all()
     half = np.array([0.5 * one.width for one in found]).mean(axis=0) / stats.norm.isf(0.025)
-    np.testing.assert_allclose(half, estimate.std(axis=0), rtol=0.4)
+    np.testing.assert_allclose(half, estimate.std(axis=0), rtol=0.5)
     assert (np.mean([one.plug_in for one in found], axis=0)[1] - plain(X)[1]) > 4.5 * error[1]
     pairs = [covariance_confint((x, y), mechanism=law) for x, y in zip(xs, ys, strict=True)]
     estimate = np.array([one.estimate for one in pairs])
-    error = estimate.std(axis=0) / np.sqrt(80)
+    error = estimate.std(axis=0) / np.sqrt(50)
     want = np.cov(X, Y)[np.triu_indices(2)]
     assert (np.abs(estimate.mean(axis=0) - want) < 6.0 * error).all()
     half = np.array([0.5 * one.width for one in pairs]).mean(axis=0) / stats.norm.isf(0.025)
-    np.testing.assert_allclose(half, estimate.std(axis=0), rtol=0.4)
+    np.testing.assert_allclose(half, estimate.std(axis=0), rtol=0.5)
 
 
 def test_correlations_cover():
