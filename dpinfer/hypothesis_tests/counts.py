@@ -289,7 +289,8 @@ def lower_tail(law: NoiseLaw, x: FloatArray) -> FloatArray:
     """P(S <= x); tails too far for the table of a law come from the law itself, one by one."""
     low, high = x.min(initial=np.inf), x.max(initial=-np.inf)
     if high - low + 1.0 < x.size and (x == np.rint(x)).all():  # many are alike: each once
-        return lower_tail(law, np.arange(low, high + 1.0))[(x - low).astype(np.intp)]
+        tail = lower_tail(law, np.arange(low, high + 1.0))
+        return np.asarray(tail[(x - low).astype(np.intp)])
     tail = np.array(law._cdf(x))
     far = tail < _FAR
     if far.any():
