@@ -276,8 +276,10 @@ def _moved(system: sparse.csr_array, order: NDArray[np.intp]) -> sparse.csr_arra
 
 def _least_degrees(system: sparse.csc_array, order: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return an order of elimination with little fill-in, if there is one; ``order`` is another."""
-    counts, after = _eliminated(system, order)
-    if np.square(counts).sum() <= _HOPELESS * MOST_WORK:
+    hopeless = _HOPELESS * MOST_WORK
+    if len(order) ** 3 > 3.0 * hopeless:  # more than a dense factor takes at most
+        counts, after = _eliminated(system, order)
+    if len(order) ** 3 <= 3.0 * hopeless or np.square(counts).sum() <= hopeless:
         order = _order_of(system)
         counts, after = _eliminated(system, order)
     if np.square(counts).sum() > MOST_WORK:

@@ -134,10 +134,9 @@ class GramSystem:
 
         ``rows`` are the values whose rows they are, -1 for others.
         """
-        factors = self._factors
         if self._gap > _SURE and len(self.scale) <= _FEW:
             return np.full(target.shape[0], np.nan)
-        return factors.variances(self._scaled(target), rows)
+        return self._factors.variances(self._scaled(target), rows)
 
     @property
     def effort(self) -> float:
@@ -156,28 +155,29 @@ class GramSystem:
     def is_sound(self) -> bool:
         """Whether the equations have a unique solution, as their factors show."""
         try:
-            return self._factors.filled > 0
+            return self._gap <= _SOUND
         except ConvergenceError:
             return False
 
     @cached_property
     def _factors(self) -> GramFactors | OtherValues:
-        """The factors, if solutions are found to about `_SOUND` by them alone."""
         if min(self._across, self._along) > MOST_PAIRS:
             raise ConvergenceError("the normal equations of the workload are dense")
-        found: GramFactors | OtherValues
         others = int(np.count_nonzero(~self._alone))
         few = max(self._across, _EASY) < self._along and 0 < 2 * others < len(self.scale)
         if few and self._least > _LOST:
-            found = OtherValues(self._rows, self._alone, self._own, np.square(self._std))
-        else:
-            found = GramFactors(self._columns @ self._rows)
+            return OtherValues(self._rows, self._alone, self._own, np.square(self._std))
+        return GramFactors(self._columns @ self._rows)
+
+    @cached_property
+    def _gap(self) -> float:
+        """The relative error of a solution by the factors alone, which is `_SOUND` at most."""
         truth = np.sin(_SEED * np.arange(1.0, len(self.scale) + 1.0))  # of no regular pattern
-        off = np.abs(found.solve(self._columns @ (self._rows @ truth)) - truth).max()
-        self._gap = float(off / np.abs(truth).max())
-        if not self._gap <= _SOUND:
+        off = np.abs(self._factors.solve(self._columns @ (self._rows @ truth)) - truth).max()
+        gap = float(off / np.abs(truth).max())
+        if not gap <= _SOUND:
             raise ConvergenceError("the normal equations of the workload are too near singular")
-        return found
+        return gap
 
     @property
     def is_quick(self) -> bool:
@@ -203,7 +203,7 @@ class GramSystem:
             z = z + change
             size = _lengths(z)
             gap = float(np.max(_lengths(change) / np.where(size > 0, size, 1.0)))
-            if gap <= _SMALL:  # the next change is smaller by that factor, or `_SOUND`
+            if gap <= _SMALL and before < np.inf:  # the next change is smaller by that factor
                 return z
             if not gap < before / 4:
                 break
@@ -308,4 +308,4 @@ def _subtracted(start: FloatArray, less: FloatArray) -> FloatArray:
 
 
 def _lengths(columns: FloatArray) -> FloatArray:
-    return np.asarray(np.sqrt(np.square(columns).sum(axis=0)))
+    return np.asarray(np.sqrt(np.einsum("i...,i...->...", columns, columns)))

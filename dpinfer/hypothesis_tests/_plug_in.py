@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
-from scipy import special
+from scipy import fft, special
 
 from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
@@ -279,7 +279,7 @@ class PlugIn:
         if law.is_integer:
             size = np.abs(k)
             chances = law._cdf(-size) - law._cdf(-size - 1.0)
-            return _mixed(chance(nodes), chances[:, np.newaxis])
+            return _mixed(chance(nodes)[:, :, np.newaxis], chances[:, np.newaxis])
         splits = int(self._splits_of(law))
         edges = (np.arange(splits + 1.0) - 0.5 * splits) / splits
         weights = np.diff(law._cdf(np.add.outer(k, edges)), axis=1)
@@ -291,7 +291,7 @@ class PlugIn:
             points = nodes[..., np.newaxis] + middles[part]
             table = chance(points.reshape(nodes.shape[0], -1))
             table = table.reshape(*points.shape, -1)
-            total = total + _mixed(table, weights[:, part, np.newaxis]).sum(axis=2)
+            total = total + _mixed(table, weights[:, part])
         return total
 
     @property
@@ -353,12 +353,14 @@ class PooledPlugIn(PlugIn):
         ``is_strict``: M < N/2.
         """
         half = 0.5 * self.nobs - (0.25 if is_strict and self.is_whole else 0.0)
+        if counts[0] + others[0] - sum(self.reaches) > half:
+            return np.zeros((counts.size, others.size))
         level = np.full((1, 1), log_level)
         far = self.contrast(np.full((1, 1), 0.5 * self.nobs), level)
 
         def chance(node: FloatArray) -> FloatArray:
             most = np.minimum(self.total(node, level, far), half) - node
-            return _at_most(self.other, most, others[np.newaxis])
+            return _at_most(self.other, most, others[np.newaxis], self.left_out)
 
         return np.asarray(self._averaged(self.own, self.reaches[0], counts[np.newaxis], chance)[0])
 
@@ -371,14 +373,14 @@ class TwoPooled:
     ) -> None:
         self._nobs = np.asarray(nobs, dtype=np.float64)
         self._total = float(self._nobs.sum())
-        self._left_out = min(_LEFT_OUT, 1e-4 * nuisance_alpha)
+        self.left_out = min(_LEFT_OUT, 1e-4 * nuisance_alpha)
         self._orders = [
             PooledPlugIn(
                 share=float(self._nobs[i]) / self._total,
                 own=noises[i],
                 other=noises[1 - i],
                 is_total=True,
-                left_out=self._left_out,
+                left_out=self.left_out,
                 nobs=self._total,
             )
             for i in (0, 1)
@@ -387,8 +389,8 @@ class TwoPooled:
 
     @property
     def error(self) -> tuple[float, float]:
-        """Absolute and relative error of a chance."""
-        return 4.0 * self._left_out, 0.0 if self._orders[0].is_whole else _QUADRATURE
+        """Absolute and relative error of a chance, of noises and counts that are left out."""
+        return 12.0 * self.left_out, 0.0 if self._orders[0].is_whole else _QUADRATURE
 
     @cached_property
     def is_available(self) -> bool:
@@ -563,11 +565,20 @@ def _upper(k: FloatArray, n: FloatArray, p: float) -> FloatArray:
     return np.asarray(special.betainc(inside + 1.0, np.maximum(n - inside, 1.0), p))
 
 
-def _at_most(law: NoiseLaw, bound: FloatArray, place: FloatArray) -> FloatArray:
-    """P(place + noise <= bound) for each row, shape (r, bounds, places)."""
+def _at_most(
+    law: NoiseLaw, bound: FloatArray, place: FloatArray, left_out: float = _NOTHING
+) -> FloatArray:
+    """P(place + noise <= bound) for each row, shape (r, bounds, places).
+
+    Probabilities of continuous noise within ``left_out`` of 0 or 1 are that.
+    """
     ends, starts = bound[:, :, np.newaxis], place[:, np.newaxis]
     if not law.is_integer:
-        return np.asarray(law._cdf(ends - starts))
+        distance = ends - starts
+        near = np.abs(distance) < float(law._isf(np.asarray(left_out)))
+        chances = (distance > 0).astype(np.float64)
+        chances[near] = law._cdf(distance[near])
+        return chances
     slack = np.minimum(1e-7 + 1e-12 * np.abs(ends), 0.25)
     distance = np.floor(ends + slack) - starts
     reach = float(law._isf(np.asarray(0.0 if isinstance(law, Exact) else _NOTHING))) + 1.0
@@ -578,12 +589,11 @@ def _at_most(law: NoiseLaw, bound: FloatArray, place: FloatArray) -> FloatArray:
 
 
 def _mixed(table: FloatArray, weights: FloatArray) -> FloatArray:
-    """Σ_k weights[k]·table[place + k] along the second axis; weights begin with that axis."""
-    from scipy import signal  # slow to import
-
-    if weights.shape[0] == 1:
-        return np.asarray(weights * table)
-    return np.asarray(signal.fftconvolve(table, weights[np.newaxis, ::-1], mode="valid", axes=1))
+    """Σ_ks weights[k, s]·table[row, place + k, s, other], shape (rows, places, others)."""
+    length = fft.next_fast_len(table.shape[1], real=True)
+    shape = fft.rfft(weights[::-1], length, axis=0)[..., np.newaxis]
+    spectrum = (fft.rfft(table, length, axis=1) * shape).sum(axis=2)
+    return np.asarray(fft.irfft(spectrum, length, axis=1)[:, len(weights) - 1 : table.shape[1]])
 
 
 def _normal_and_laplace(t: FloatArray, spread: FloatArray, scale: FloatArray | float) -> FloatArray:

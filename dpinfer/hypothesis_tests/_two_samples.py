@@ -94,9 +94,9 @@ class NoisyDifference:
         for which in (0, 1):
             self._window(which, value)
 
-    def counts(self, which: int, value: FloatArray) -> FloatArray:
-        """Return the counts of one sample that matter at some p."""
-        low, high, _ = self._window(which, value)
+    def counts(self, which: int, value: FloatArray, left_out: float) -> FloatArray:
+        """Return the counts of one sample beyond which less is left out on each side, at some p."""
+        low, high, _ = self._window(which, value, -np.log(left_out))
         return np.arange(low, high + 1.0)
 
     @property
@@ -128,11 +128,13 @@ class NoisyDifference:
                 return narrow[0], narrow[1]
         return whole[0], whole[1]
 
-    def _window(self, which: int, value: FloatArray) -> tuple[float, float, float]:
+    def _window(
+        self, which: int, value: FloatArray, log_ratio: float = LOG_NEGLIGIBLE
+    ) -> tuple[float, float, float]:
         """First and last count that matters at some p, and how far whole-numbered noise reaches."""
         n, noise = float(self.nobs[which]), self.noises[which]
         modes = np.minimum(np.floor((n + 1.0) * value), n)
-        radius = binom_radius(modes, np.asarray(n), LOG_NEGLIGIBLE)
+        radius = binom_radius(modes, np.asarray(n), log_ratio)
         low = max(float((modes - radius).min()), 0.0)
         high = min(float((modes + radius).max()), n)
         reach = float(noise._isf(np.asarray(_NEGLIGIBLE))) if self._added[which] else 0.0
@@ -423,7 +425,8 @@ class TwoSamples:
                 angles = np.array([low[row], high[row]])
                 span = _proportion(angles)
                 if pooled.is_available:
-                    counts = law.counts(0, span), law.counts(1, span)
+                    first, second = (law.counts(which, span, pooled.left_out) for which in (0, 1))
+                    counts = first, second
                     table = pooled.table(alternative, float(difference[row]), level, counts)
                     tail = partial(_chance_at_angle, law.nobs, counts, table)
                 else:

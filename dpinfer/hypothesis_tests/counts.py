@@ -287,6 +287,10 @@ class NoiseOnly:
 
 def lower_tail(law: NoiseLaw, x: FloatArray) -> FloatArray:
     """P(S <= x); tails too far for the table of a law come from the law itself, one by one."""
+    low, high = x.min(initial=np.inf), x.max(initial=-np.inf)
+    if high - low + 1.0 < x.size and (x == np.rint(x)).all():  # many are alike: each once
+        tail = lower_tail(law, np.arange(low, high + 1.0))
+        return np.asarray(tail[(x - low).astype(np.intp)])
     tail = np.array(law._cdf(x))
     far = tail < _FAR
     if far.any():
@@ -309,11 +313,11 @@ def exact(problem: NoiseOnly, alternative: Alternative, simulation: Simulation) 
         error=problem.error,
         atoms=problem.around,
     )
-    t = problem.deviation
+    t, slack = problem.deviation, problem.slack(problem.deviation)
     if alternative != "two-sided":
-        return problem.at_least(SIGNS[alternative] * t, problem.slack(t)), null
-    both = np.minimum(2.0 * problem.at_least(np.abs(t), problem.slack(t)), 1.0)
-    return np.where(np.abs(t) <= problem.slack(t), 1.0, both), null
+        return problem.at_least(SIGNS[alternative] * t, slack), null
+    both = np.minimum(2.0 * problem.at_least(np.abs(t), slack), 1.0)
+    return np.where(np.abs(t) <= slack, 1.0, both), null
 
 
 def monte_carlo(problem: NoiseOnly, alternative: Alternative, simulation: Simulation) -> Found:

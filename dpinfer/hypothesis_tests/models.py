@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS, common_shape
-from dpinfer.mechanisms.channels import RandomizedResponse, UnaryEncoding
 from dpinfer.mechanisms.independent import Dependence, as_noise
 from dpinfer.mechanisms.law import NoiseLaw, refuse_dependent, refuse_same
 from dpinfer.mechanisms.laws import Exact
@@ -33,6 +32,9 @@ from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.labels import split_labels
 from dpinfer.results.simulation import BLOCK
+
+if TYPE_CHECKING:
+    from dpinfer.mechanisms.channels import RandomizedResponse, UnaryEncoding
 
 Counts = NDArray[np.int64]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -33,13 +33,16 @@ from dpinfer.hypothesis_tests._one_count import (
     collapse,
 )
 from dpinfer.hypothesis_tests.models import reports_noise
-from dpinfer.mechanisms.channels import RandomizedResponse, UnaryEncoding
 from dpinfer.mechanisms.independent import Mechanism
+from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.releases.coerce import is_noisy, noisy
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.simulation import Simulation
+
+if TYPE_CHECKING:
+    from dpinfer.mechanisms.channels import RandomizedResponse, UnaryEncoding
 
 
 def proportions_ztest(
@@ -217,10 +220,10 @@ def proportions_ztest(
     side = check_option(alternative, "alternative", ALTERNATIVES)
     simulation = Simulation.checked(reps, rng, progress, n_jobs, precision)
     check_scalar(nuisance_alpha, "nuisance_alpha", gt=0, lt=0.5)
-    channel = None
-    if isinstance(mechanism, RandomizedResponse | UnaryEncoding):
-        channel, mechanism = mechanism, reports_noise(mechanism, count, nobs, "count", "nobs")
-    x = noisy(count, mechanism=mechanism, name="count")
+    channel, law = _as_channel(mechanism), cast("Mechanism | None", mechanism)
+    if channel is not None:
+        law = reports_noise(channel, count, nobs, "count", "nobs")
+    x = noisy(count, mechanism=law, name="count")
     x.need(unruled=True, whole=True, who="proportions_ztest")
     null = x.setting(value, "value", ge=SMALLEST_VALUE, gt=0, lt=1)
     p = null if channel is None else channel.q + channel.slope * null
@@ -250,11 +253,20 @@ def proportions_ztest(
     return _run("Test of one proportion", test, x, t, side, known, simulation, n, unit, null)
 
 
+def _as_channel(mechanism: Any) -> RandomizedResponse | UnaryEncoding | None:
+    """Return a channel, None for other mechanisms: a law of noise does not wait for its module."""
+    if mechanism is None or isinstance(mechanism, NoiseLaw):
+        return None
+    from dpinfer.mechanisms.channels import RandomizedResponse, UnaryEncoding
+
+    return mechanism if isinstance(mechanism, RandomizedResponse | UnaryEncoding) else None
+
+
 def _of_two(count: Any, nobs: Any, mechanism: Any, **how: Any) -> HypothesisResult:
     """Compare the proportions of two counts."""
     from dpinfer.hypothesis_tests.two_samples import proportions_2indep
 
-    is_channel = isinstance(mechanism, RandomizedResponse | UnaryEncoding)
+    is_channel = _as_channel(mechanism) is not None
     x = noisy(count, mechanism=Exact() if is_channel else mechanism, name="count")
     if len(x) != 2 or len(x.shape) != 1:
         raise InvalidParameterError(

@@ -46,6 +46,7 @@ _SMALLEST_RATE = 1e-100
 _EXPONENT = 42.0
 """What a rule of nodes leaves out is e^-42 of the whole."""
 
+_HEIGHTS = np.geomspace(0.01, 0.98, 8)
 _TERMS = 15
 _SERIES = 0.1
 _LARGE = 30.0
@@ -345,10 +346,10 @@ def _discrete_gaussian_nodes(law: LossLaw, power: float, rate: float) -> Nodes:
 def _trapezoid_step(mu: float, power: float, rate: float) -> float:
     """Step of which the error is e^-42, bounded along a line Im u = d, d < π/μ.
 
-    There the density is e^(d²/2) times as large. A positive power of m is no larger; a negative one
-    is, by what is measured at coarse points.
+    There the density is e^(d²/2) times as large. A positive power of m is no larger, so that the
+    largest d is best; a negative one is, by what is measured at coarse points.
     """
-    d = np.geomspace(0.01, 0.98, 24) * min(np.pi / mu, 9.0)
+    d = _HEIGHTS[-1 if power > 0 else 0 :] * min(np.pi / mu, 9.0)
     growth = 0.5 * d * d
     if power < 0:
         low, high = _window(mu, power, rate)

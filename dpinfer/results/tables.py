@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
-from html import escape
 from textwrap import wrap
 from typing import Any, NamedTuple
 from unicodedata import category
@@ -446,6 +445,8 @@ _RULE = "border-top:1px solid currentColor;border-bottom:1px solid currentColor"
 
 
 def _html(text: str) -> str:
+    from html import escape  # slow to import
+
     return escape(_without_orders(text))
 
 
