@@ -10,9 +10,8 @@ import numpy as np
 
 from dpinfer._check import RNG, FloatArray, check_alpha, check_array, check_reps, check_rng, freeze
 from dpinfer.errors import InvalidParameterError
-from dpinfer.functions.unbiased import refuse_shared, totals_of
+from dpinfer.functions.unbiased import areas_of, refuse_shared, totals_of
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.releases.by_label import groups_of
 from dpinfer.releases.coerce import noisy_pair
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Intervals
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 PairMechanism = Mechanism | tuple[Mechanism | None, Mechanism | None] | None
 
-_PROVED = "proved, conservative"
+PROVED = "proved, conservative"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class IndexIntervals(Intervals):
-    """Confidence intervals for an index of many confidential counts, with its plug-in value.
+    """Confidence intervals for functions of many confidential counts, with plug-in values.
 
     Parameters
     ----------
@@ -39,9 +38,9 @@ class IndexIntervals(Intervals):
     assurance : {"exact", "checked", "bound"}, optional
         ``"bound"``: the intervals are proved, and cover more often than they say.
     plug_in : array of float
-        The index of the published counts, clipped at 0, and their sums: biased, for comparison.
+        The function of the published counts, clipped at 0, and their sums: biased, for comparison.
     guarantee : str
-        What is known of the intervals.
+        What is known of the intervals: ``"proved, conservative"``, ``"approximate"`` and the like.
 
     Examples
     --------
@@ -54,7 +53,7 @@ class IndexIntervals(Intervals):
     (np.float64(0.7), np.float64(0.7), 'proved, conservative')
     """
 
-    title: ClassVar[str] = "Confidence intervals for an index"
+    title: ClassVar[str] = "Confidence intervals for functions of counts"
     _by_row: ClassVar[tuple[str, ...]] = ("estimate", "lower", "upper", "plug_in")
 
     plug_in: Any
@@ -188,11 +187,11 @@ def dissimilarity_confint(
         scale, ones = 0.5 * inverse[0], np.ones(len(cells))
         sums = scale * (delta @ ones)
         sizes = scale * (np.abs(delta, out=delta) @ ones)
-        lower = plain - _upper(sizes, 0.5 * alpha / sides)
+        lower = plain - upper_point(sizes, 0.5 * alpha / sides)
         if pattern is not None:
             along = 0.5 * (pattern[cells] * d).sum()
-            lower = max(lower, along - _upper(sums, 0.5 * alpha / sides))
-        found[:, area] = plain, lower, plain + _upper(sums, 0.5 * alpha)
+            lower = max(lower, along - upper_point(sums, 0.5 * alpha / sides))
+        found[:, area] = plain, lower, plain + upper_point(sums, 0.5 * alpha)
     estimate, lower, upper = np.clip(found, 0.0, 1.0)
     return IndexIntervals(
         estimate=estimate.reshape(areas.shape),
@@ -204,7 +203,7 @@ def dissimilarity_confint(
         labels=areas.labels,
         assurance="bound",
         plug_in=areas.plug_in(_dissimilarity),
-        guarantee=_PROVED,
+        guarantee=PROVED,
         notes=("estimates are too large on average, more so the smaller the cells",),
     )
 
@@ -327,14 +326,7 @@ def _areas(group: Any, other: Any, totals: Any, by: Any, mechanism: PairMechanis
             f"group and other must have as many cells, got {len(first)} and {len(second)}"
         )
     refuse_shared(first, second)
-    labels: pd.Index | None = None
-    if by is None and first.labels is None and len(first.shape) > 1:
-        shape = first.shape[:-1]
-        cells = list(np.arange(len(first)).reshape(-1, first.shape[-1]))
-    else:
-        table, labels = groups_of(first.labels, len(first), by)
-        shape = () if labels is None else (len(labels),)
-        cells = np.split(table.indices.astype(np.intp), table.indptr[1:-1])
+    cells, shape, labels = areas_of(first, by)
     if totals is None:
         totals = (None, None)
     if not isinstance(totals, tuple) or len(totals) != 2:
@@ -391,7 +383,7 @@ class _Draws:
         return [x._take(cells).draw(self.reps, rng=self.rng) for x in self.pair]
 
 
-def _upper(drawn: FloatArray, tail: float) -> float:
+def upper_point(drawn: FloatArray, tail: float) -> float:
     """Return the order statistic that one more draw exceeds with this probability at most."""
     k = int(np.ceil((1.0 - tail) * (drawn.size + 1) - 1e-9))
     return float(np.partition(drawn, k - 1)[k - 1])
