@@ -380,6 +380,10 @@ def _problem(
 
 
 def _chosen(chosen: Any, problem: _Problem, k: int) -> NDArray[np.bool_]:
+    if getattr(chosen, "dtype", None) == np.bool_:
+        chosen = chosen * 1.0
+    elif isinstance(chosen, (list, tuple)) and all(type(one) is bool for one in chosen):
+        chosen = [float(one) for one in chosen]
     given, own = split_labels(chosen, "chosen")
     x = problem.x
     if own is not None and x.labels is not None and not own.equals(x.labels):

@@ -276,11 +276,13 @@ def goodman(
 
     Parameters
     ----------
-    group, rest, outcome, sizes, mechanism
+    group, rest, outcome
         As for :func:`ecological_bounds`; all precincts are one area, at least 10 of them.
     assume : {"constant rates"}
         Says that the rates do not depend on the composition of the precincts. Nothing in the data
         can show whether that is so.
+    sizes, mechanism
+        As for :func:`ecological_bounds`.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
 
@@ -331,7 +333,7 @@ def goodman(
     import pandas as pd
 
     alpha = check_alpha(alpha)
-    if assume != "constant rates":
+    if type(assume) is not str or assume != "constant rates":
         raise InvalidParameterError(
             'assume must be "constant rates", said in the call: rates that depend on the '
             f"composition bias the fit, and no data show it, got {show(assume)}. Without it use "

@@ -220,10 +220,12 @@ def cdf_bands(
 
     Parameters
     ----------
-    counts, total, by, mechanism
+    counts, total, by
         As for :func:`histogram_quantile_confint`.
     scale : {"share", "count"}
         Whether the band is for the shares Fₖ = Cₖ/N, or for the cumulative counts Cₖ.
+    mechanism : NoiseLaw or sequence of NoiseLaw
+        The law of the noise, any symmetric one; left out where ``counts`` carries its own.
     alpha : float, default 0.05
         One minus the confidence level of each whole band, in (0, 1).
     reps : int, default 9999
