@@ -24,6 +24,7 @@ from dpinfer.releases.noises import Positions
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.labels import split_labels
 
+CELLS = "share of cells"
 _TOO_LARGE = "estimates are too large on average: noise makes large cells look larger"
 _TOO_LOW = "estimates are too low on average: noise looks like inequality"
 
@@ -230,13 +231,11 @@ def lorenz_bands(
     if single:
         import pandas as pd
 
-        labels = pd.Index(diagonal, name="share of cells")
+        labels = pd.Index(diagonal, name=CELLS)
     elif problem.labels is not None:
         import pandas as pd
 
-        labels = pd.MultiIndex.from_product(
-            [problem.labels, diagonal], names=["area", "share of cells"]
-        )
+        labels = pd.MultiIndex.from_product([problem.labels, diagonal], names=["area", CELLS])
     shape = (*problem.shape, size) if labels is None else (len(labels),)
     return IndexIntervals(
         estimate=found[0].reshape(shape),

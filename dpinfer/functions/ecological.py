@@ -369,9 +369,8 @@ def goodman(
         None if given.sizes is not None else flat[1],
         t,
         sizes=given.sizes,
-        alpha=alpha,
+        alpha=max(alpha, 0.01),
         rng=1,
-        reps=max(999, int(np.ceil(2.0 / alpha))),
     )
     low, high = (float(np.ravel(np.asarray(one))[0]) for one in bounds)
     size = float(first.values.sum())

@@ -127,8 +127,8 @@ def function_confint(
     spread is above 1.25, or above 1.05 with a bias of more than s/3; if fewer than 10 counts are
     noisy and one is below 4 standard deviations; and where draws are alike. Shares of 95 %
     intervals that cover: of those by one level of draws, 2ĝ less the quantiles of g* (*basic*);
-    and of these here, of which only a part passes (100 repeats, 20 for 354 cells; black and white
-    persons of 7 tracts, 28 block groups and 354 blocks of Providence County, or cells of 100):
+    and of these here, of which only a part passes (100 repeats, 20 for 209 cells; black and white
+    persons of 7 tracts, 28 block groups and 209 blocks of Providence County, or cells of 100):
 
     ======================================  =====  ======  ======
     function, cells, noise                  basic  passes  covers
@@ -136,8 +136,8 @@ def function_confint(
     dissimilarity, 28, σ 5                  0.91   0.99    0.91
     dissimilarity, 28, σ 15                 0.91   0.69    0.91
     dissimilarity, 28, σ 60                 0.77   0.02    1.00
-    dissimilarity, 354, σ 1                 0.80   0.00    -
-    dissimilarity, 354, σ 3                 0.30   0.00    -
+    dissimilarity, 209, σ 1                 0.80   0.00    -
+    dissimilarity, 209, σ 3                 0.30   0.00    -
     dissimilarity, 7, b 10                  0.90   1.00    0.94
     dissimilarity, 7, b 40                  0.95   0.97    0.98
     Theil, 28, σ 5                          0.94   0.66    0.97
@@ -156,8 +156,8 @@ def function_confint(
     variation, 30 equal, s 7                0.31   0.00    -
     largest, 30 equal, s 7                  0.74   0.05    0.00
     roots, 28, s 2                          0.93   0.26    0.88
-    roots, 354, s 2                         0.10   0.00    -
-    zeros, 354, s 2                         0.15   0.00    -
+    roots, 209, s 2                         0.10   0.00    -
+    zeros, 209, s 2                         0.15   0.00    -
     ratio, 1 of 3, s 2                      0.70   0.00    -
     ratio, 1 of 100, s 7                    0.97   1.00    0.96
     ======================================  =====  ======  ======
@@ -212,14 +212,14 @@ def function_confint(
     problem = _Problem(function, parts, floor, alpha, draws, generator)
     slopes = _slopes(monotone, len(parts))
     if way == "bound":
-        problem.need_draws(int(np.ceil(1.0 / alpha)) - 1)
+        problem.need_draws(1.0 / alpha - 1.0)
         found = [problem.projected(own, slopes) for own in cells]
     else:
         if alpha < 0.001:
             raise InvalidParameterError(
                 f"alpha must be >= 0.001 for method='simulate', got {alpha:g}: use method='bound'"
             )
-        problem.need_draws(max(100, int(np.ceil(10.0 / alpha))))
+        problem.need_draws(max(100.0, 10.0 / alpha))
         found = [problem.simulated(own) for own in cells]
     return _intervals(found, way, alpha, shape, labels)
 
@@ -325,10 +325,10 @@ class _Problem:
         self.points: dict[tuple[int, bool], float] = {}
         self.std = [x.std for x in parts]
 
-    def need_draws(self, least: int) -> None:
+    def need_draws(self, least: float) -> None:
         if self.draws < least:
             raise InvalidParameterError(
-                f"reps must be >= {least} for alpha = {self.alpha:g}, got {self.draws}"
+                f"reps must be >= {np.ceil(least):.6g} for alpha = {self.alpha:g}, got {self.draws}"
             )
 
     def value(self, counts: FloatArray) -> FloatArray:

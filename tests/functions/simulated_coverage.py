@@ -71,7 +71,7 @@ def settings():
             yield f"{name}, 28, σ {sigma:g}", groups, function, dpi.DiscreteGaussian(sigma=sigma)
     for sigma in (1.0, 3.0):
         law = dpi.DiscreteGaussian(sigma=sigma)
-        yield f"dissimilarity, 354, σ {sigma:g}", blocks, dissimilarity, law
+        yield f"dissimilarity, 209, σ {sigma:g}", blocks, dissimilarity, law
     for scale in (10.0, 40.0):
         law = dpi.Laplace(scale=scale)
         yield f"dissimilarity, 7, b {scale:g}", tracts, dissimilarity, law
@@ -82,7 +82,7 @@ def settings():
     for function in (dissimilarity, gini, variation, largest):
         yield f"{function.__name__}, 30 equal, s 7", equal, function, dpi.Geometric(scale=7.0)
     for function in (roots, zeros):
-        for cells, name in ((groups, "28"), (blocks, "354")):
+        for cells, name in ((groups, "28"), (blocks, "209")):
             law = dpi.Geometric(scale=2.0)
             yield f"{function.__name__}, {name}, s 2", cells, function, law
     for count, scale in ((3, 2.0), (30, 7.0), (100, 7.0)):

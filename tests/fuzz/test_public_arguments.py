@@ -83,9 +83,10 @@ RESULTS = set(
     AdjustedTests Amplification AmplifiedCurve AmplifiedDP BoundedIntervals BudgetSplit
     ClippedEstimate
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
-    DifferenceAudit EcologicalBounds ErrorEstimate FrozenDensity FrozenMass FrozenNoise FunctionEstimate
-    GeneralizationBound HierarchyEstimate HypothesisResult IndexIntervals Intervals LedgerEntry
-    LinearEstimate MarginalsEstimate MembershipAudit MultiplicativeWeightsRelease NoisyGLM
+    DifferenceAudit EcologicalBounds ErrorEstimate FrozenDensity FrozenMass FrozenNoise
+    FunctionEstimate GeneralizationBound HierarchyEstimate HypothesisResult
+    IndexIntervals Intervals LedgerEntry LinearEstimate MarginalsEstimate MembershipAudit
+    MultiplicativeWeightsRelease NoisyGLM
     NoisyRegression NoisyValues PairLoss PosteriorBounds PrivacyLoss PrivateMeanInterval Problem
     ProcessingError QuantileSets
     Ranking RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals
