@@ -15,6 +15,7 @@ from .indices import isolation as isolation
 from .segregation import IndexIntervals as IndexIntervals
 from .segregation import dissimilarity_confint as dissimilarity_confint
 from .segregation import gini_confint as gini_confint
+from .segregation import location_quotient_confint as location_quotient_confint
 from .unbiased import Exponential as Exponential
 from .unbiased import FunctionEstimate as FunctionEstimate
 from .unbiased import unbiased as unbiased

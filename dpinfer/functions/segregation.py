@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpinfer._check import RNG, FloatArray, check_alpha, check_array, check_reps, check_rng, freeze
+from dpinfer._check import (
+    RNG,
+    FloatArray,
+    check_alpha,
+    check_array,
+    check_reps,
+    check_rng,
+    check_scalar,
+    freeze,
+)
 from dpinfer.errors import InvalidParameterError
 from dpinfer.functions.unbiased import areas_of, refuse_shared, totals_of
+from dpinfer.intervals.ratios import share_confint
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy_pair
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import Intervals
+from dpinfer.results.intervals import ConfidenceSets, Intervals
 from dpinfer.results.labels import attach_labels, split_labels
 
 if TYPE_CHECKING:
@@ -275,6 +285,69 @@ def gini_confint(
         lower=np.where(exact, plug_in, lower),
         upper=np.where(exact, plug_in, 1.0 - np.square(1.0 - upper)),
         notes=("estimates are plug-in values, which are biased; intervals are by way of D",),
+    )
+
+
+def location_quotient_confint(
+    group: Any,
+    rest: Any,
+    *,
+    totals: tuple[float, float],
+    mechanism: PairMechanism = None,
+    alpha: float = 0.05,
+    simultaneous: bool = False,
+) -> ConfidenceSets:
+    """Confidence sets for location quotients: shares of a group in cells over that in the whole.
+
+    Parameters
+    ----------
+    group, rest : float, array, Series, DataFrame, Release or estimate
+        The published counts x of the group and w of all others by cell, with independent noises of
+        any law.
+    totals : pair of float
+        The sizes X >= 1 of the group and W >= 1 of all others in the whole area, known exactly.
+    mechanism : NoiseLaw, sequence of NoiseLaw or pair
+        The law of the noise of both, or of each; left out where they carry their own.
+    alpha : float, default 0.05
+        One minus the confidence level, in (0, 1).
+    simultaneous : bool, default False
+        Whether the level holds for all cells together.
+
+    Returns
+    -------
+    ConfidenceSets
+        One set a cell, within 0 and (X + W)/X. Of a small cell it can be all of that.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed.
+
+    Notes
+    -----
+    The quotient is [x/(x + w)]/[X/(X + W)]: the exact set of :func:`dpinfer.share_confint`, within
+    0 and 1, times (X + W)/X.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> dpi.functions.location_quotient_confint(
+    ...     [30, 5], [20, 75], totals=(100, 300), mechanism=dpi.Geometric(scale=1.0)
+    ... ).lower.round(2)
+    array([2.24, 0.1 ])
+    """
+    if not isinstance(totals, tuple) or len(totals) != 2:
+        raise InvalidParameterError("totals must be a pair: those of group and of rest")
+    own, other = (check_scalar(one, "totals", ge=1, le=1e15) for one in totals)
+    shares = share_confint(
+        group, rest, mechanism=mechanism, alpha=alpha, simultaneous=simultaneous
+    ).restrict(lower=0, upper=1)
+    factor = (own + other) / own
+    return replace(
+        shares,
+        estimate=np.asarray(shares.estimate) * factor,
+        lower=np.asarray(shares.lower) * factor,
+        upper=np.asarray(shares.upper) * factor,
     )
 
 

@@ -549,7 +549,8 @@ def totals_of(
             raise InvalidParameterError(
                 f"{name} must be given where {x.name} is noisy: numbers known exactly, as totals "
                 "published without noise, and not sums of noisy counts. No unbiased estimate of a "
-                "ratio to a noisy total exists: estimate the numerator with dpinfer.unbiased"
+                "ratio to a noisy total exists: estimate the numerator with dpinfer.unbiased, or "
+                "use functions.function_confint with method='simulate', which is approximate"
             )
         return None
     array, own = split_labels(given, name, ge=1, le=1e15)

@@ -382,6 +382,8 @@ VALID = {
     | AREA,
     "goodman": {"group": MANY, "rest": MANY[::-1], "outcome": [0.4 * 90] * 12}
     | {"assume": "constant rates", "sizes": None, "mechanism": NOISE, "alpha": 0.1},
+    "location_quotient_confint": {"group": THREE, "rest": [30, 9, 21], "totals": (76, 60)}
+    | {"mechanism": NOISE, "alpha": 0.1, "simultaneous": True},
     "isolation": OF_GROUP,
     "exposure": OF_GROUP,
     "information_index": {"groups": (THREE, [30, 9, 21]), "totals": (76, 60)} | AREA,
