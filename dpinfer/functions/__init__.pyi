@@ -1,3 +1,12 @@
+from .concentration import lorenz_bands as lorenz_bands
+from .concentration import top_share_confint as top_share_confint
+from .ecological import EcologicalBounds as EcologicalBounds
+from .ecological import ecological_bounds as ecological_bounds
+from .ecological import goodman as goodman
+from .general import function_confint as function_confint
+from .histograms import QuantileSets as QuantileSets
+from .histograms import cdf_bands as cdf_bands
+from .histograms import histogram_quantile_confint as histogram_quantile_confint
 from .indices import entropy as entropy
 from .indices import exposure as exposure
 from .indices import herfindahl as herfindahl
@@ -12,6 +21,7 @@ from .rates import standardized_rate_ratio_confint as standardized_rate_ratio_co
 from .segregation import IndexIntervals as IndexIntervals
 from .segregation import dissimilarity_confint as dissimilarity_confint
 from .segregation import gini_confint as gini_confint
+from .segregation import location_quotient_confint as location_quotient_confint
 from .survival import SurvivalCurve as SurvivalCurve
 from .survival import survival_confint as survival_confint
 from .unbiased import Exponential as Exponential

@@ -66,7 +66,7 @@ def stencil_of(x: NoisyValues, lower: float | None, who: str) -> Stencil:
                 f"{who} has estimates of any function under two-sided geometric and Laplace noise "
                 f"only, got {show(law)}: under other laws give a numpy Polynomial or "
                 "functions.Exponential, as no unbiased estimate of functions with kinks or poles "
-                "exists"
+                "exists, or use functions.function_confint with method='bound' or 'simulate'"
             )
     return Stencil(nodes, weights, centre)
 

@@ -8,14 +8,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpinfer._check import RNG, FloatArray, check_alpha, check_array, check_reps, check_rng, freeze
+from dpinfer._check import (
+    RNG,
+    FloatArray,
+    check_alpha,
+    check_array,
+    check_reps,
+    check_rng,
+    check_scalar,
+    freeze,
+)
 from dpinfer.errors import InvalidParameterError
-from dpinfer.functions.unbiased import refuse_shared, totals_of
+from dpinfer.functions.unbiased import areas_of, refuse_shared, totals_of
+from dpinfer.intervals.ratios import share_confint
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.releases.by_label import groups_of
 from dpinfer.releases.coerce import noisy_pair
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import Intervals
+from dpinfer.results.intervals import ConfidenceSets, Intervals
 from dpinfer.results.labels import attach_labels, split_labels
 
 if TYPE_CHECKING:
@@ -25,12 +34,12 @@ if TYPE_CHECKING:
 
 PairMechanism = Mechanism | tuple[Mechanism | None, Mechanism | None] | None
 
-_PROVED = "proved, conservative"
+PROVED = "proved, conservative"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class IndexIntervals(Intervals):
-    """Confidence intervals for an index of many confidential counts, with its plug-in value.
+    """Confidence intervals for functions of many confidential counts, with plug-in values.
 
     Parameters
     ----------
@@ -39,9 +48,9 @@ class IndexIntervals(Intervals):
     assurance : {"exact", "checked", "bound"}, optional
         ``"bound"``: the intervals are proved, and cover more often than they say.
     plug_in : array of float
-        The index of the published counts, clipped at 0, and their sums: biased, for comparison.
+        The function of the published counts, clipped at 0, and their sums: biased, for comparison.
     guarantee : str
-        What is known of the intervals.
+        What is known of the intervals: ``"proved, conservative"``, ``"approximate"`` and the like.
 
     Examples
     --------
@@ -54,7 +63,7 @@ class IndexIntervals(Intervals):
     (np.float64(0.7), np.float64(0.7), 'proved, conservative')
     """
 
-    title: ClassVar[str] = "Confidence intervals for an index"
+    title: ClassVar[str] = "Confidence intervals for functions of counts"
     _by_row: ClassVar[tuple[str, ...]] = ("estimate", "lower", "upper", "plug_in")
 
     plug_in: Any
@@ -188,11 +197,11 @@ def dissimilarity_confint(
         scale, ones = 0.5 * inverse[0], np.ones(len(cells))
         sums = scale * (delta @ ones)
         sizes = scale * (np.abs(delta, out=delta) @ ones)
-        lower = plain - _upper(sizes, 0.5 * alpha / sides)
+        lower = plain - upper_point(sizes, 0.5 * alpha / sides)
         if pattern is not None:
             along = 0.5 * (pattern[cells] * d).sum()
-            lower = max(lower, along - _upper(sums, 0.5 * alpha / sides))
-        found[:, area] = plain, lower, plain + _upper(sums, 0.5 * alpha)
+            lower = max(lower, along - upper_point(sums, 0.5 * alpha / sides))
+        found[:, area] = plain, lower, plain + upper_point(sums, 0.5 * alpha)
     estimate, lower, upper = np.clip(found, 0.0, 1.0)
     return IndexIntervals(
         estimate=estimate.reshape(areas.shape),
@@ -204,7 +213,7 @@ def dissimilarity_confint(
         labels=areas.labels,
         assurance="bound",
         plug_in=areas.plug_in(_dissimilarity),
-        guarantee=_PROVED,
+        guarantee=PROVED,
         notes=("estimates are too large on average, more so the smaller the cells",),
     )
 
@@ -279,6 +288,69 @@ def gini_confint(
     )
 
 
+def location_quotient_confint(
+    group: Any,
+    rest: Any,
+    *,
+    totals: tuple[float, float],
+    mechanism: PairMechanism = None,
+    alpha: float = 0.05,
+    simultaneous: bool = False,
+) -> ConfidenceSets:
+    """Confidence sets for location quotients: shares of a group in cells over that in the whole.
+
+    Parameters
+    ----------
+    group, rest : float, array, Series, DataFrame, Release or estimate
+        The published counts x of the group and w of all others by cell, with independent noises of
+        any law.
+    totals : pair of float
+        The sizes X >= 1 of the group and W >= 1 of all others in the whole area, known exactly.
+    mechanism : NoiseLaw, sequence of NoiseLaw or pair
+        The law of the noise of both, or of each; left out where they carry their own.
+    alpha : float, default 0.05
+        One minus the confidence level, in (0, 1).
+    simultaneous : bool, default False
+        Whether the level holds for all cells together.
+
+    Returns
+    -------
+    ConfidenceSets
+        One set a cell, within 0 and (X + W)/X. Of a small cell it can be all of that.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed.
+
+    Notes
+    -----
+    The quotient is [x/(x + w)]/[X/(X + W)]: the exact set of :func:`dpinfer.share_confint`, within
+    0 and 1, times (X + W)/X.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> dpi.functions.location_quotient_confint(
+    ...     [30, 5], [20, 75], totals=(100, 300), mechanism=dpi.Geometric(scale=1.0)
+    ... ).lower.round(2)
+    array([2.24, 0.1 ])
+    """
+    if not isinstance(totals, tuple) or len(totals) != 2:
+        raise InvalidParameterError("totals must be a pair: those of group and of rest")
+    own, other = (check_scalar(one, "totals", ge=1, le=1e15) for one in totals)
+    shares = share_confint(
+        group, rest, mechanism=mechanism, alpha=alpha, simultaneous=simultaneous
+    ).restrict(lower=0, upper=1)
+    factor = (own + other) / own
+    return replace(
+        shares,
+        estimate=np.asarray(shares.estimate) * factor,
+        lower=np.asarray(shares.lower) * factor,
+        upper=np.asarray(shares.upper) * factor,
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class _Areas:
     """The counts of two groups, and which cells are of one area."""
@@ -327,14 +399,7 @@ def _areas(group: Any, other: Any, totals: Any, by: Any, mechanism: PairMechanis
             f"group and other must have as many cells, got {len(first)} and {len(second)}"
         )
     refuse_shared(first, second)
-    labels: pd.Index | None = None
-    if by is None and first.labels is None and len(first.shape) > 1:
-        shape = first.shape[:-1]
-        cells = list(np.arange(len(first)).reshape(-1, first.shape[-1]))
-    else:
-        table, labels = groups_of(first.labels, len(first), by)
-        shape = () if labels is None else (len(labels),)
-        cells = np.split(table.indices.astype(np.intp), table.indptr[1:-1])
+    cells, shape, labels = areas_of(first, by)
     if totals is None:
         totals = (None, None)
     if not isinstance(totals, tuple) or len(totals) != 2:
@@ -391,7 +456,7 @@ class _Draws:
         return [x._take(cells).draw(self.reps, rng=self.rng) for x in self.pair]
 
 
-def _upper(drawn: FloatArray, tail: float) -> float:
+def upper_point(drawn: FloatArray, tail: float) -> float:
     """Return the order statistic that one more draw exceeds with this probability at most."""
     k = int(np.ceil((1.0 - tail) * (drawn.size + 1) - 1e-9))
     return float(np.partition(drawn, k - 1)[k - 1])

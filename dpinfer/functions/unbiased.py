@@ -26,6 +26,8 @@ from dpinfer.results.tables import Table
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpinfer.releases.noises import Positions
+
 _FEWEST = 30
 """Counts, by their shares in the variance, from which on sums of estimates are taken for normal."""
 
@@ -431,7 +433,7 @@ def unbiased(
     np.float64(360.0)
     """
     bound = None if lower is None else float(check_integer(lower, "lower", ge=-LARGEST, le=LARGEST))
-    parts, names = _arguments(values, mechanism)
+    parts, names = arguments(values, mechanism)
     for one in parts:
         one.need(unruled=True, who="unbiased")
     if isinstance(function, (Polynomial, Exponential)):
@@ -449,7 +451,7 @@ def unbiased(
     return _estimates(parts, found)
 
 
-def _arguments(values: Any, mechanism: Any) -> tuple[list[NoisyValues], list[str]]:
+def arguments(values: Any, mechanism: Any) -> tuple[list[NoisyValues], list[str]]:
     """Return the noisy counts of each argument, in the order of the first."""
     if not isinstance(values, tuple):
         return [noisy(values, mechanism=mechanism)], ["count"]
@@ -481,6 +483,15 @@ def _arguments(values: Any, mechanism: Any) -> tuple[list[NoisyValues], list[str
                 "serves all rows would make their errors depend on each other"
             )
     return parts, names
+
+
+def areas_of(x: NoisyValues, by: Any) -> tuple[list[Positions], tuple[int, ...], pd.Index | None]:
+    """Return the cells of each area, and the shape and labels of the areas."""
+    if by is None and x.labels is None and len(x.shape) > 1:
+        return list(np.arange(len(x)).reshape(-1, x.shape[-1])), x.shape[:-1], None
+    table, labels = groups_of(x.labels, len(x), by)
+    cells = np.split(table.indices.astype(np.intp), table.indptr[1:-1])
+    return cells, () if labels is None else (len(labels),), labels
 
 
 def refuse_shared(one: NoisyValues, other: NoisyValues) -> None:
@@ -538,7 +549,8 @@ def totals_of(
             raise InvalidParameterError(
                 f"{name} must be given where {x.name} is noisy: numbers known exactly, as totals "
                 "published without noise, and not sums of noisy counts. No unbiased estimate of a "
-                "ratio to a noisy total exists: estimate the numerator with dpinfer.unbiased"
+                "ratio to a noisy total exists: estimate the numerator with dpinfer.unbiased, or "
+                "use functions.function_confint with method='simulate', which is approximate"
             )
         return None
     array, own = split_labels(given, name, ge=1, le=1e15)
@@ -552,3 +564,20 @@ def totals_of(
             f"{array.shape}"
         )
     return array
+
+
+def known_total(total: Any, shape: tuple[int, ...], labels: Any, size: int) -> FloatArray | None:
+    """Return the total of each area, (areas,), where it is known exactly."""
+    if total is None:
+        return None
+    given, own = split_labels(total, "total", ge=1, le=1e15)
+    if own is not None and labels is not None and not own.equals(labels):
+        raise InvalidParameterError(
+            "total must have the labels of the areas in their order: reindex it first"
+        )
+    if given.shape not in ((), shape):
+        raise InvalidParameterError(
+            f"total must be a number or have one entry for each area, of shape {shape}, got "
+            f"{given.shape}"
+        )
+    return np.broadcast_to(given.ravel() if given.ndim else given, size)

@@ -9,6 +9,7 @@ from .privacy import plot_trade_off as plot_trade_off
 from .results import plot_forest as plot_forest
 from .results import plot_level_widths as plot_level_widths
 from .results import plot_null as plot_null
+from .series_and_maps import plot_lorenz as plot_lorenz
 from .series_and_maps import plot_map as plot_map
 from .series_and_maps import plot_series as plot_series
 from .series_and_maps import plot_survival as plot_survival

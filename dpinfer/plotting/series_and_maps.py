@@ -19,6 +19,8 @@ from dpinfer._check import (
 )
 from dpinfer._style import COLOURS, PALE, REFERENCE, add_legend, marker, plain, series, styled_axes
 from dpinfer.errors import InvalidParameterError
+from dpinfer.functions.concentration import CELLS
+from dpinfer.functions.segregation import IndexIntervals
 from dpinfer.functions.survival import SurvivalCurve
 from dpinfer.plotting.results import check_words, covered, frame_of
 from dpinfer.results.intervals import ERROR_COVERED
@@ -135,6 +137,66 @@ def plot_series(
     axes.set_xlabel("\n".join(said))
     axes.set_ylabel(f"value ({unit})")
     axes.tick_params(axis="x", rotation=30)
+    add_legend(axes)
+    return axes
+
+
+def plot_lorenz(band: Any, *, ax: Axes | None = None) -> Axes:
+    """Draw the band of a Lorenz curve, beside the curve of the noisy counts and the diagonal.
+
+    Parameters
+    ----------
+    band : IndexIntervals
+        The band of one area, made by :func:`dpinfer.functions.lorenz_bands`.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the drawing: share of the cells, from the smallest, and share that they hold.
+
+    Raises
+    ------
+    InvalidParameterError
+        If ``band`` is something else, or of several areas.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> band = dpi.functions.lorenz_bands(
+    ...     [90, 40, 22, 18, 5], total=175, mechanism=dpi.Geometric(scale=2.0), rng=1
+    ... )
+    >>> axes = dpi.plotting.plot_lorenz(band)
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['95 % band', 'noisy counts', 'equality']
+    """
+    labels = getattr(band, "labels", None)
+    if not isinstance(band, IndexIntervals) or labels is None or labels.names != [CELLS]:
+        raise InvalidParameterError(
+            "band must be the Lorenz curve of one area, as functions.lorenz_bands makes it, got "
+            f"{show(band)}: choose the area by its label"
+        )
+    x = np.append(0.0, labels.to_numpy())
+    low, high, noisy = (
+        np.append(0.0, np.asarray(one)) for one in (band.lower, band.upper, band.plug_in)
+    )
+    axes = styled_axes(ax)
+    axes.fill_between(
+        x,
+        low,
+        high,
+        color=COLOURS[0],
+        alpha=0.18,
+        linewidth=0,
+        label=f"{100 * (1 - band.alpha):.6g} % band",
+    )
+    axes.plot(x, noisy, label="noisy counts", **series(0))
+    axes.plot([0.0, 1.0], [0.0, 1.0], label="equality", color=REFERENCE, linestyle=":")
+    axes.set_xlabel("\n".join([CELLS, *covered(band.summary_frame().attrs)]))
+    axes.set_ylabel("share that they hold")
     add_legend(axes)
     return axes
 

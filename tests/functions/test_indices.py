@@ -15,6 +15,7 @@ from dpinfer.functions import (
     herfindahl,
     information_index,
     isolation,
+    location_quotient_confint,
 )
 
 RNG = np.random.default_rng(23)
@@ -190,6 +191,19 @@ def test_laws_of_each_cell():
     lower = np.quantile(0.5 * np.abs(delta).sum(axis=1), 0.975)
     assert found.upper - found.estimate == pytest.approx(upper, rel=0.05)
     assert found.estimate - found.lower == pytest.approx(lower, rel=0.05)
+
+
+def test_location_quotients_are_scaled_shares():
+    """Of 400 at level 0.9, 328 or more: fewer by chance in 1 of 10⁶."""
+    x, w = 30 + LAW.rvs(400, rng=1), 50 + LAW.rvs(400, rng=2)
+    found = location_quotient_confint(x, w, totals=(100, 300), mechanism=LAW, alpha=0.1)
+    share = dpi.share_confint(x, w, mechanism=LAW, alpha=0.1)
+    np.testing.assert_allclose(found.upper, 4.0 * np.minimum(share.upper, 1.0), rtol=1e-12)
+    assert found.contains(30 / 80 / (100 / 400)).sum() >= 328
+    exact = location_quotient_confint([30, 0], [50, 10], totals=(30, 60), mechanism=EXACT)
+    np.testing.assert_allclose(exact.estimate, [30 / 80 * 3, 0.0], rtol=1e-12)
+    with pytest.raises(InvalidParameterError, match="totals"):
+        location_quotient_confint(x, w, totals=(0, 300), mechanism=LAW)
 
 
 REFUSED = {

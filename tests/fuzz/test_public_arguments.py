@@ -83,11 +83,12 @@ RESULTS = set(
     AdjustedTests Amplification AmplifiedCurve AmplifiedDP BoundedIntervals BudgetSplit
     ClippedEstimate
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
-    DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise FunctionEstimate
-    GeneralizationBound HierarchyEstimate HypothesisResult IndexIntervals Intervals LedgerEntry
-    LinearEstimate MarginalsEstimate MembershipAudit MultiplicativeWeightsRelease NoisyGLM
+    DifferenceAudit EcologicalBounds ErrorEstimate FrozenDensity FrozenMass FrozenNoise
+    FunctionEstimate GeneralizationBound HierarchyEstimate HypothesisResult
+    IndexIntervals Intervals LedgerEntry LinearEstimate MarginalsEstimate MembershipAudit
+    MultiplicativeWeightsRelease NoisyGLM
     NoisyRegression NoisyValues PairLoss PosteriorBounds PrivacyLoss PrivateMeanInterval Problem
-    ProcessingError
+    ProcessingError QuantileSets
     Ranking RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals
     ResponseEstimate SampleAdjustment SecretPosterior SizeStudy SmoothSensitivity
     SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate SurvivalCurve Selection
@@ -101,7 +102,8 @@ RESULTS = set(
 PROTOCOLS = {"NoiseLaw", "Guarantee"}
 
 FUNCTIONS = {"logpmf", "load", "model", "statistic"}
-FUNCTIONS |= {"unbiased.function", "replicate.function", "replicate_confint.function"} | {
+FUNCTIONS |= {"unbiased.function", "function_confint.function"}
+FUNCTIONS |= {"replicate.function", "replicate_confint.function"} | {
     f"dpinfer.calibration.{name}"
     for name in (
         "certify_interval.beside",

@@ -135,6 +135,10 @@ CALLS_BELOW = {
         "plot_ledger": {"ledger": dpinfer.BudgetLedger(PURE), "most": 40, "ax": None},
         "plot_level_widths": {"std_errors": {"a": [1.0, 2.0]}, "levels": ["a", "b"], "alpha": 0.1}
         | {"unit": "people", "ax": None},
+        "plot_lorenz": {
+            "band": dpinfer.functions.lorenz_bands(THREE, mechanism=NOISE, rng=1),
+            "ax": None,
+        },
         "plot_map": {"geometries": places(), "results": dpinfer.combine(RELEASED)} | MAPPED,
         "plot_series": {"results": {"a": interval(THREE)}, "over": None, "alpha": None}
         | {"method": None, "most": 3, "unit": "people", "ax": None},

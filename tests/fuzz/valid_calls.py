@@ -82,6 +82,8 @@ LIVES |= {"mechanism": NOISE, "uncertainty": "noise", "method": "bound", "scale"
 LIVES |= {"simultaneous": True, "alpha": 0.1}
 COLUMNS = {"columns": (list(range(100)), [i * 7 % 100 for i in range(100)]), "mechanism": NOISE}
 COLUMNS |= {"uncertainty": "noise+sampling", "alpha": 0.1}
+CONCENTRATION = {"total": 76, "alpha": 0.1, "reps": 99, "rng": 1} | AREA
+MANY = [80, 70, 60, 40, 20, 10, 75, 65, 30, 15, 50, 44]
 OF_GROUP = {"group": THREE, "rest": [30, 9, 21], "total": 76} | AREA
 
 VALID = {
@@ -371,6 +373,24 @@ VALID = {
     "thresholded_sum_confint": {"weights": [1, 1, -1]} | CENSORED,
     "dissimilarity_confint": TWO_GROUPS,
     "gini_confint": TWO_GROUPS,
+    "function_confint": {"values": THREE, "function": np.sqrt, "method": "bound"}
+    | AREA
+    | {"monotone": 1, "lower": 0.0, "alpha": 0.1, "reps": 99, "rng": 1},
+    "histogram_quantile_confint": {"counts": THREE, "p": 0.5, "edges": [0.0, 1.0, 2.0, 3.0]}
+    | {"total": 76, "alpha": 0.1}
+    | AREA,
+    "cdf_bands": {"counts": THREE, "total": 76, "scale": "share", "alpha": 0.1, "reps": 99}
+    | AREA
+    | {"rng": 1},
+    "top_share_confint": {"values": THREE, "k": 1, "chosen": [0, 1, 0]} | CONCENTRATION,
+    "lorenz_bands": {"values": THREE} | CONCENTRATION,
+    "ecological_bounds": {"group": THREE, "rest": [30, 9, 21], "outcome": [20.0, 9.0, 30.0]}
+    | {"sizes": None, "method": "bound", "alpha": 0.1, "reps": 99, "rng": 1}
+    | AREA,
+    "goodman": {"group": MANY, "rest": MANY[::-1], "outcome": [0.4 * 90] * 12}
+    | {"assume": "constant rates", "sizes": None, "mechanism": NOISE, "alpha": 0.1},
+    "location_quotient_confint": {"group": THREE, "rest": [30, 9, 21], "totals": (76, 60)}
+    | {"mechanism": NOISE, "alpha": 0.1, "simultaneous": True},
     "isolation": OF_GROUP,
     "exposure": OF_GROUP,
     "information_index": {"groups": (THREE, [30, 9, 21]), "totals": (76, 60)} | AREA,

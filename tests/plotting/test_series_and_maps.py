@@ -8,7 +8,7 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError, MissingExtraError
-from dpinfer.plotting import plot_forest, plot_map, plot_series
+from dpinfer.plotting import plot_forest, plot_lorenz, plot_map, plot_series
 
 NOISE = dpi.Laplace(scale=3.0)
 
@@ -208,3 +208,17 @@ def test_lines_and_bands_end_where_labels_are_missing(labels, pieces):
     assert np.isnan(estimate).sum() == pieces - 1
     assert np.isfinite(estimate).sum() == len(labels)
     assert len(axes.collections[0].get_paths()) == pieces
+
+
+def test_a_lorenz_curve_has_its_band_and_the_diagonal():
+    counts = [90, 40, 22, 18, 5]
+    band = dpi.functions.lorenz_bands(counts, total=175, mechanism=dpi.Geometric(scale=2.0), rng=1)
+    axes = plot_lorenz(band)
+    [area] = bands(axes)
+    np.testing.assert_allclose(area["low"].iloc[1:], band.lower)
+    np.testing.assert_allclose(area["high"].iloc[1:], band.upper)
+    np.testing.assert_allclose(axes.lines[0].get_ydata()[1:], band.plug_in)
+    assert axes.get_xlabel().startswith("share of cells")
+    for wrong in (counts, dpi.functions.lorenz_bands([counts] * 2, mechanism=NOISE, rng=1)):
+        with pytest.raises(InvalidParameterError, match="one area"):
+            plot_lorenz(wrong)
