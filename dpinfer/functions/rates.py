@@ -15,12 +15,12 @@ from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.estimation.fieller import RATIO, as_sets
 from dpinfer.estimation.ratio_sets import normal_arcs
 from dpinfer.functions._worst import check_level, noise_within, weights_within, worst_quantiles
-from dpinfer.functions.segregation import IndexIntervals
+from dpinfer.functions.segregation import PROVED, IndexIntervals
+from dpinfer.functions.unbiased import area_table
 from dpinfer.intervals.counts import linear_confint
 from dpinfer.intervals.proportions import poisson_confint
 from dpinfer.intervals.ratios import ratio_confint
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.releases.by_label import groups_of
 from dpinfer.releases.coerce import noisy_pair
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ConfidenceSets, Uncertainty
@@ -34,7 +34,6 @@ Method = Literal["bound", "asymptotic"]
 
 _METHODS: tuple[Method, ...] = ("bound", "asymptotic")
 _UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
-PROVED = "proved, conservative"
 ASYMPTOTIC = "asymptotic"
 
 _FEWEST_STD = 5.0
@@ -371,17 +370,6 @@ def _poisson_means(x: NoisyValues, alpha: float) -> tuple[FloatArray, FloatArray
     return np.where(high < 0.0, np.inf, lower), np.where(high < 0.0, -np.inf, upper)
 
 
-def areas_of(x: NoisyValues, by: Any) -> tuple[sparse.csr_array, tuple[int, ...], pd.Index | None]:
-    """Return which values are of one area, as ones in a sparse array, its shape and labels."""
-    if by is None and x.labels is None and len(x.shape) > 1:
-        size = len(x) // x.shape[-1]
-        at = np.arange(0, len(x) + 1, x.shape[-1])
-        table = sparse.csr_array((np.ones(len(x)), np.arange(len(x)), at), shape=(size, len(x)))
-        return table, x.shape[:-1], None
-    table, labels = groups_of(x.labels, len(x), by)
-    return sparse.csr_array(table), () if labels is None else (len(labels),), labels
-
-
 def check_counts(x: NoisyValues, y: NoisyValues, who: str) -> None:
     """Refuse pairs of columns that no function of this kind takes."""
     for one in (x, y):
@@ -417,7 +405,7 @@ class _Rates:
     ) -> _Rates:
         y, z = noisy_pair(events, population, mechanism, names)
         check_counts(y, z, "standardisation")
-        table, shape, labels = areas_of(y, by)
+        table, shape, labels = area_table(y, by)
         share = table.multiply(_by_age(weights, name, y, table)[np.newaxis]).tocsr()
         sums = np.asarray(share.sum(axis=1)).ravel()
         if not (sums > 0.0).all():

@@ -20,8 +20,9 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.functions._worst import check_level, noise_within, weights_within, worst_quantiles
-from dpinfer.functions.rates import ASYMPTOTIC, PROVED, Laws, Method, areas_of, check_counts
-from dpinfer.functions.segregation import IndexIntervals
+from dpinfer.functions.rates import ASYMPTOTIC, Laws, Method, check_counts
+from dpinfer.functions.segregation import PROVED, IndexIntervals
+from dpinfer.functions.unbiased import area_table
 from dpinfer.releases.coerce import noisy_pair
 from dpinfer.releases.noises import Noises
 from dpinfer.releases.values import NoisyValues
@@ -324,7 +325,7 @@ class _Lives:
     def of(cls, deaths: Any, censored: Any, by: Any, mechanism: Laws) -> _Lives:
         x, y = noisy_pair(deaths, censored, mechanism, ("deaths", "censored"))
         check_counts(x, y, "survival_confint")
-        table, shape, labels = areas_of(x, by)
+        table, shape, labels = area_table(x, by)
         sizes = np.diff(table.indptr)
         if (sizes != sizes[0]).any():
             raise InvalidParameterError(

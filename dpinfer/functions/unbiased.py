@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.polynomial import Polynomial
-from scipy import special
+from scipy import sparse, special
 
 from dpinfer._check import FloatArray, check_alpha, check_integer, check_scalar, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
@@ -485,13 +485,23 @@ def arguments(values: Any, mechanism: Any) -> tuple[list[NoisyValues], list[str]
     return parts, names
 
 
+def area_table(
+    x: NoisyValues, by: Any
+) -> tuple[sparse.csr_array, tuple[int, ...], pd.Index | None]:
+    """Return which values are of one area, as ones in a sparse array, its shape and labels."""
+    if by is None and x.labels is None and len(x.shape) > 1:
+        size = len(x) // x.shape[-1]
+        at = np.arange(0, len(x) + 1, x.shape[-1])
+        table = sparse.csr_array((np.ones(len(x)), np.arange(len(x)), at), shape=(size, len(x)))
+        return table, x.shape[:-1], None
+    table, labels = groups_of(x.labels, len(x), by)
+    return sparse.csr_array(table), () if labels is None else (len(labels),), labels
+
+
 def areas_of(x: NoisyValues, by: Any) -> tuple[list[Positions], tuple[int, ...], pd.Index | None]:
     """Return the cells of each area, and the shape and labels of the areas."""
-    if by is None and x.labels is None and len(x.shape) > 1:
-        return list(np.arange(len(x)).reshape(-1, x.shape[-1])), x.shape[:-1], None
-    table, labels = groups_of(x.labels, len(x), by)
-    cells = np.split(table.indices.astype(np.intp), table.indptr[1:-1])
-    return cells, () if labels is None else (len(labels),), labels
+    table, shape, labels = area_table(x, by)
+    return np.split(table.indices.astype(np.intp), table.indptr[1:-1]), shape, labels
 
 
 def refuse_shared(one: NoisyValues, other: NoisyValues) -> None:
