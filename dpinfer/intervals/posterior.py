@@ -39,7 +39,10 @@ from dpinfer.intervals._windows import (
     log_density,
     reach,
 )
-from dpinfer.intervals.priors import (
+from dpinfer.mechanisms.independent import Mechanism, groups
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import Gaussian
+from dpinfer.priors.counts import (
     LARGEST_COUNT,
     CountPrior,
     FlatPrior,
@@ -48,9 +51,6 @@ from dpinfer.intervals.priors import (
     PoissonPrior,
     TablePrior,
 )
-from dpinfer.mechanisms.independent import Mechanism, groups
-from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.noises import Rule
 from dpinfer.releases.values import NoisyValues
@@ -311,7 +311,7 @@ class CountPosterior(Listed, Plotted):
     Examples
     --------
     >>> from dpinfer.intervals import count_posterior
-    >>> from dpinfer.intervals import PoissonPrior
+    >>> from dpinfer.priors import PoissonPrior
     >>> from dpinfer.mechanisms import Laplace
     >>> posterior = count_posterior(7.3, mechanism=Laplace(scale=2.0), prior=PoissonPrior(3.0))
     >>> posterior.mean.round(4), posterior.std.round(4), posterior.mode
@@ -647,8 +647,8 @@ def count_posterior(
         known = tabulate(belief, rows, law, low, high, rule)
     else:
         raise InvalidParameterError(
-            f"prior must be one of this package, got {show(prior)}: pass the logarithms of its "
-            "probabilities as FunctionPrior"
+            f"prior must be one of single counts, got {show(prior)}: pass the logarithms of its "
+            "probabilities as FunctionPrior; priors of whole tables are for table_posterior"
         )
     notes = (EMPIRICAL,) if getattr(belief, "empirical", False) else ()
     if x.rule is not None:
