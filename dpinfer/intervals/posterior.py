@@ -620,7 +620,8 @@ def count_posterior(
     belief = FlatPrior() if prior is None else prior
     if not isinstance(belief, CountPrior):
         raise InvalidParameterError(
-            f"prior must be a prior such as PoissonPrior(5.0), got {show(prior)}"
+            f"prior must be a prior such as PoissonPrior(5.0), got {show(prior)}: priors of whole "
+            "tables are for table_posterior"
         )
     low, high = _support(lower, upper)
     x = noisy(count, mechanism=mechanism, threshold=threshold, clamp=clamp, name="count")
@@ -647,8 +648,8 @@ def count_posterior(
         known = tabulate(belief, rows, law, low, high, rule)
     else:
         raise InvalidParameterError(
-            f"prior must be one of single counts, got {show(prior)}: pass the logarithms of its "
-            "probabilities as FunctionPrior; priors of whole tables are for table_posterior"
+            f"prior must be one of this package, got {show(prior)}: pass the logarithms of its "
+            "probabilities as FunctionPrior"
         )
     notes = (EMPIRICAL,) if getattr(belief, "empirical", False) else ()
     if x.rule is not None:

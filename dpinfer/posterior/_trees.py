@@ -51,6 +51,9 @@ _BLOCK = 1 << 25
 """Counts of all nodes that are drawn at a time: 256 MB."""
 
 _FEWEST = 8
+_SHARED = 1 << 18
+_PARTS = 4
+"""Blocks, at least, of so many counts of all nodes: workers share them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +186,10 @@ def exact_draws(
         found = up.roots(tilt, cut)
         if found is None or float(found.left_out.sum()) > MOST_LEFT_OUT:
             continue
-        sizes = list(block_sizes(draws, max(_BLOCK // len(forest.tree), _FEWEST)))
+        size = len(forest.tree)
+        parts = _PARTS if draws * size > _SHARED else 1
+        block = max(min(_BLOCK // size, -(-draws // parts)), _FEWEST)
+        sizes = list(block_sizes(draws, block))
         down = Down(up, found, tilt, cut)
         tasks = [Block(down, size, child_seed(seed, number)) for number, size in enumerate(sizes)]
         tables = np.empty((draws, forest.model.cells), dtype=np.int64)
@@ -443,7 +449,9 @@ class Passes:
 
         def slope(f: FloatArray) -> FloatArray:
             with np.errstate(invalid="ignore"):
-                return np.where(np.isfinite(f).all(axis=0), f[1] - f[0], -np.inf)
+                found = np.where(np.isfinite(f).all(axis=0), f[1] - f[0], -np.inf)
+            # logarithms that far out are rounded to 2e-7 of the slope: no tilt may use up all of it
+            return np.where(np.isfinite(found), found + 1e-6 * np.abs(found), found)
 
         far = np.zeros(n)
         hit = np.flatnonzero(measured)
