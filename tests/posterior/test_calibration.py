@@ -19,7 +19,7 @@ from dpinfer.priors import (
     TablePrior,
 )
 
-DRAWS, BLOCKS = 99, 150
+DRAWS, BLOCKS = 99, 100
 MEAN = np.array([0.5, 3.0, 1.0, 6.0])
 TABLE = np.array([4.0, 1.0, 0.5, 2.0, 1.0])
 ALPHA = np.array([0.2, 0.7, 1.0, 3.0])
