@@ -130,7 +130,7 @@ def test_ranks_among_the_ends_of_chains_are_uniform(name, kind):
         mechanism=laws,
         prior=prior,
         draws=4,
-        warmup=100,
+        warmup=50,
         chains=DRAWS,
         sampler="chain",
         rng=rng,
@@ -138,7 +138,7 @@ def test_ranks_among_the_ends_of_chains_are_uniform(name, kind):
     check_ranks(found.draws[:, -1], x, rng)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_ranks_under_a_hierarchical_prior_are_uniform():
     rng = np.random.default_rng(24)
     seen = {"mean": [], "dispersion": [], "total": [], "cell": []}
