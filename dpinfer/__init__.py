@@ -26,6 +26,7 @@ _PARTS = [
     "mechanisms",
     "queries",
     "results",
+    "priors",
     "privacy",
     "curation",
     "calibration",

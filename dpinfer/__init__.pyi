@@ -10,6 +10,7 @@ from . import mechanisms as mechanisms
 from . import plan as plan
 from . import plotting as plotting
 from . import posterior as posterior
+from . import priors as priors
 from . import privacy as privacy
 from . import queries as queries
 from . import regression as regression

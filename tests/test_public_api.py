@@ -70,6 +70,7 @@ PUBLIC = {
     "poisson_confint",
     "poisson_ztest",
     "posterior",
+    "priors",
     "privacy",
     "proportion_confint",
     "proportions_2indep",

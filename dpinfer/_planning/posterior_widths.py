@@ -16,7 +16,9 @@ from dpinfer._planning.expected_widths import mean, noises, poisson_counts, unif
 from dpinfer.errors import InvalidParameterError
 from dpinfer.intervals._windows import bound
 from dpinfer.intervals.posterior import KINDS, CountPosterior, Kind, count_posterior
-from dpinfer.intervals.priors import (
+from dpinfer.mechanisms import Laplace
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.priors.counts import (
     CountPrior,
     FlatPrior,
     FunctionPrior,
@@ -24,8 +26,6 @@ from dpinfer.intervals.priors import (
     PoissonPrior,
     TablePrior,
 )
-from dpinfer.mechanisms import Laplace
-from dpinfer.mechanisms.law import NoiseLaw
 
 _SMALLEST_MEAN, _LARGEST_MEAN = 1e-6, 1e12
 """Range in which an expected count is looked for."""

@@ -8,11 +8,6 @@ from .normal_mean import normal_mean_confint as normal_mean_confint
 from .posterior import CountPosterior as CountPosterior
 from .posterior import count_posterior as count_posterior
 from .posterior import empirical_prior as empirical_prior
-from .priors import FlatPrior as FlatPrior
-from .priors import FunctionPrior as FunctionPrior
-from .priors import NegativeBinomialPrior as NegativeBinomialPrior
-from .priors import PoissonPrior as PoissonPrior
-from .priors import TablePrior as TablePrior
 from .proportions import poisson_confint as poisson_confint
 from .proportions import proportion_confint as proportion_confint
 from .ranking import Ranking as Ranking

@@ -39,7 +39,10 @@ from dpinfer.intervals._windows import (
     log_density,
     reach,
 )
-from dpinfer.intervals.priors import (
+from dpinfer.mechanisms.independent import Mechanism, groups
+from dpinfer.mechanisms.law import NoiseLaw
+from dpinfer.mechanisms.laws import Gaussian
+from dpinfer.priors.counts import (
     LARGEST_COUNT,
     CountPrior,
     FlatPrior,
@@ -48,9 +51,6 @@ from dpinfer.intervals.priors import (
     PoissonPrior,
     TablePrior,
 )
-from dpinfer.mechanisms.independent import Mechanism, groups
-from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.noises import Rule
 from dpinfer.releases.values import NoisyValues
@@ -311,7 +311,7 @@ class CountPosterior(Listed, Plotted):
     Examples
     --------
     >>> from dpinfer.intervals import count_posterior
-    >>> from dpinfer.intervals import PoissonPrior
+    >>> from dpinfer.priors import PoissonPrior
     >>> from dpinfer.mechanisms import Laplace
     >>> posterior = count_posterior(7.3, mechanism=Laplace(scale=2.0), prior=PoissonPrior(3.0))
     >>> posterior.mean.round(4), posterior.std.round(4), posterior.mode
@@ -620,7 +620,8 @@ def count_posterior(
     belief = FlatPrior() if prior is None else prior
     if not isinstance(belief, CountPrior):
         raise InvalidParameterError(
-            f"prior must be a prior such as PoissonPrior(5.0), got {show(prior)}"
+            f"prior must be a prior such as PoissonPrior(5.0), got {show(prior)}: priors of whole "
+            "tables are for table_posterior"
         )
     low, high = _support(lower, upper)
     x = noisy(count, mechanism=mechanism, threshold=threshold, clamp=clamp, name="count")

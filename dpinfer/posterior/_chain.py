@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from dpinfer.errors import ConvergenceError
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
 from dpinfer.posterior._model import NO_END, TableModel, Whole
 from dpinfer.posterior._moves import KINDS, Batch, MoveSource, Sweep
+from dpinfer.posterior._priors import CellPrior, SharedCells
 
 _WANTED = 0.3
 """Share of moves that are to be accepted, which the widths of steps are adapted to."""
@@ -134,7 +135,7 @@ class Problem:
     """A posterior that is to be drawn from, and how."""
 
     model: TableModel
-    prior: Any  # CellPrior, None where it is flat
+    prior: CellPrior | None  # None where it is flat
     source: MoveSource
     start: Whole  # (n,)
     plan: int  # the seed of the moves
@@ -196,27 +197,16 @@ class Chains:
         self.accepted = np.zeros((count, len(KINDS)))
         self.hyper: FloatArray | None = None
         self._adapted = 0
-        if problem.prior is not None and problem.prior.hyper:
-            self.hyper = self._each(lambda x, rng: problem.prior.start(x, rng))
-
-    def _each(self, find: Any) -> FloatArray:
-        """Ask for the hyper-parameters of each chain by its own generator."""
-        return np.concatenate(
-            [find(self.x[k : k + 1, :-1], rng) for k, rng in enumerate(self.rngs)]
-        )
+        prior = problem.prior
+        if isinstance(prior, SharedCells):
+            drawn = [prior.start(self.x[:1, :-1], rng) for rng in self.rngs]
+            self.hyper = np.concatenate(drawn)
 
     def update_hyper(self) -> None:
         """Draw hyper-parameters given the tables."""
-        if self.hyper is not None:
-            held = self.hyper
-            numbers = iter(range(len(held)))
-
-            def updated(x: Whole, rng: np.random.Generator) -> FloatArray:
-                at = next(numbers)
-                found: FloatArray = self.problem.prior.update(held[at : at + 1], x, rng)
-                return found
-
-            self.hyper = self._each(updated)
+        prior = self.problem.prior
+        if self.hyper is not None and isinstance(prior, SharedCells):
+            self.hyper = prior.update(self.hyper, self.x[:, :-1], self.rngs)
 
     def sweep(self, work: Work, power: float = 1.0) -> None:
         """Try all moves of a sweep once."""
@@ -279,8 +269,9 @@ class Chains:
     def _prior_gain(self, at: Prepared, old: Whole, new: Whole) -> FloatArray:
         flat = (len(old), -1)
         prior, cells, hyper = self.problem.prior, at.known, self.hyper
-        after = prior.log_cells(new.reshape(flat), hyper, cells)
-        before = prior.log_cells(old.reshape(flat), hyper, cells)
+        assert prior is not None
+        after = prior.log_cells(new.reshape(flat), cells, hyper)
+        before = prior.log_cells(old.reshape(flat), cells, hyper)
         with np.errstate(invalid="ignore"):
             gain = np.where(new.reshape(flat) == old.reshape(flat), 0.0, after - before)
         return np.asarray(gain.reshape(old.shape).sum(axis=2))
@@ -326,9 +317,8 @@ def run_chains(task: Task) -> Drawn:
         if number >= heated:
             chains.adapt()
     tables = np.empty((len(task.seeds), draws, problem.model.cells), dtype=np.int64)
-    hyper = (
-        None if chains.hyper is None else np.empty((len(task.seeds), draws, problem.prior.hyper))
-    )
+    shape = (len(task.seeds), draws)
+    hyper = None if chains.hyper is None else np.empty((*shape, chains.hyper.shape[1]))
     for number in range(draws):
         for _ in range(task.thin):
             chains.sweep(next(works))

@@ -97,6 +97,14 @@ class TableModel:
         flat = x.reshape(-1, self.cells)
         return np.asarray(self.rows @ flat.T, dtype=np.int64).T.reshape(*x.shape[:-1], len(self.y))
 
+    def noise(self, draws: int, seed: np.random.SeedSequence) -> FloatArray:
+        """Draw the noise of all rows, (draws, m)."""
+        rng = np.random.default_rng(seed)
+        out = np.zeros((draws, len(self.y)))
+        for law, rows in self.groups:
+            out[:, rows] = law.rvs((draws, len(rows)), rng=rng)
+        return out
+
     def row_logpdf(self, rows: NDArray[Any], answers: NDArray[Any]) -> FloatArray:
         """Return the log likelihood of answers (..., p) to p rows."""
         s = np.broadcast_to(answers, np.broadcast_shapes(answers.shape, rows.shape))
@@ -219,7 +227,7 @@ def table_model(given: Arguments) -> TableModel:
         np.where(np.isneginf(low), high, np.where(np.isposinf(high), low, x.values))[rest],
         low[rest],
         high[rest],
-        _law_of(law, rest, len(x)),
+        law_of(law, rest, len(x)),
         held[0],
         held[1],
         zeros,
@@ -228,7 +236,8 @@ def table_model(given: Arguments) -> TableModel:
     )
 
 
-def _law_of(law: NoiseLaw, rows: NDArray[np.intp], size: int) -> NoiseLaw:
+def law_of(law: NoiseLaw, rows: NDArray[np.intp], size: int) -> NoiseLaw:
+    """Return the law of some of so many values."""
     if not law.shape or not rows.size:
         return law if rows.size else Exact()
     place = np.full(size, -1)

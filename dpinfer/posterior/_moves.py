@@ -26,6 +26,8 @@ _BLOCKS = 8
 _MOST_STATES = 20_000
 _MOST_NODES = 200_000
 _MOST_CIRCUITS = 3_000
+_MOST_LISTED = 2 * 10**7
+_MOST_AT_ONCE = 1 << 22
 _MOST_GIVEN = 20_000
 _SEED = 20_260_101
 
@@ -457,7 +459,7 @@ def _connected(
             for line, (plus, minus) in zip(moves, circuits, strict=True):
                 line[cells[plus]], line[cells[minus]] = 1, -1
             return "proved", moves
-    states = _states(model, cells, rows)
+    states = all_tables(model, cells, rows, _MOST_STATES)
     if states is None:
         return "unverified", none
     return _enumerated(model, cells, states, given)
@@ -560,7 +562,7 @@ def _circuits(one: Places, two: Places) -> list[tuple[list[int], list[int]]] | N
     return found
 
 
-def _states(model: TableModel, cells: Places, rows: Any) -> Whole | None:
+def all_tables(model: TableModel, cells: Places, rows: Any, most: int) -> Whole | None:
     """Return all tables (s, c) of some cells that agree with exact rows, None for too many."""
     known = model.lower == model.upper
     fixed = np.where(known, model.lower, 0)
@@ -578,7 +580,7 @@ def _states(model: TableModel, cells: Places, rows: Any) -> Whole | None:
     for cell in range(cells.size):
         width = int(high[cell] - low[cell]) + 1
         nodes += len(states) * width
-        if nodes > 10 * _MOST_NODES:
+        if nodes > min(100 * most, _MOST_LISTED) or len(states) * width > _MOST_AT_ONCE:
             return None
         value = np.tile(np.arange(low[cell], high[cell] + 1), len(states))
         states = np.column_stack([np.repeat(states, width, axis=0), value])
@@ -589,7 +591,7 @@ def _states(model: TableModel, cells: Places, rows: Any) -> Whole | None:
             fits = left == 0
         keep = fits.all(axis=1)
         states, left = states[keep], left[keep]
-        if len(states) > _MOST_STATES:
+        if len(states) > most:
             return None
     return states
 

@@ -8,10 +8,10 @@ posterior does; what windows leave out is bounded, in units of the posterior, al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from dpinfer._check import FloatArray
 from dpinfer._numerics.lattice import batches, smallest_whole
 from dpinfer.errors import ConvergenceError, IncompatibleReleaseError
 from dpinfer.posterior._model import NO_END, TableModel
+from dpinfer.posterior._priors import CellPrior
 from dpinfer.posterior._sums import (
     Made,
     Places,
@@ -31,11 +32,7 @@ from dpinfer.posterior._sums import (
     table_moments,
 )
 from dpinfer.queries.hierarchy import Families, Tree
-from dpinfer.results.simulation import child_seed
-
-Structure = Literal["cells", "total", "tree"]
-LogCells = Callable[[Whole, Places], FloatArray]
-"""Log prior weights of counts (w, k) of k cells."""
+from dpinfer.results.simulation import block_sizes, child_seed, run_tasks
 
 MOST_LEFT_OUT = 1e-12
 """Posterior mass that windows may leave out, by a bound that is proved of each answer."""
@@ -50,6 +47,13 @@ _WIDEST = 1 << 22
 _FAR = float(1 << 30)
 _TURNS = 100
 _NEAR = 0.3
+_BLOCK = 1 << 25
+"""Counts of all nodes that are drawn at a time: 256 MB."""
+
+_FEWEST = 8
+_SHARED = 1 << 18
+_PARTS = 4
+"""Blocks, at least, of so many counts of all nodes: workers share them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,14 +67,6 @@ class Forest:
     row: Places  # (m,): which row that is
     factor: FloatArray  # (m,): the coefficient of its cells
     exact: FloatArray  # (inner,): totals that are known, NaN for others
-
-    @cached_property
-    def kind(self) -> Structure:
-        """What the rows are about."""
-        if not self.inner:
-            return "cells"
-        single = self.inner == 1 and int((self.tree.parent < 0).sum()) == 1
-        return "total" if single else "tree"
 
     @cached_property
     def numbers(self) -> Places:
@@ -162,59 +158,81 @@ def forest_of(model: TableModel) -> Forest | None:
     return Forest(model, len(parent), tree, node_of[0][there], there, factors[0][there], exact)
 
 
-def structure_of(model: TableModel) -> Structure | None:
-    """Tell which exact sampler a model has: rows about cells, one total, a tree, or none."""
-    forest = forest_of(model)
-    return None if forest is None else forest.kind
-
-
 @dataclass(frozen=True, eq=False)
 class ExactDraws:
     """Independent tables (draws, cells), and a bound on the posterior mass that was left out."""
 
     draws: Whole
     left_out: float
-    log_evidence: float
 
 
 def exact_draws(
-    model: TableModel,
+    forest: Forest,
     draws: int,
-    rng: np.random.Generator,
-    *,
-    log_cells: LogCells | None = None,
-    concave: bool = True,
+    seed: np.random.SeedSequence,
+    prior: CellPrior | None,
+    n_jobs: int | None = 1,
 ) -> ExactDraws:
     """Draw tables whose rows are nested or disjoint.
 
-    ``log_cells``: the prior of each cell, by default flat; ``concave``: whether it is log-concave.
-    One that is not needs cells with finite ends.
+    A prior that is not log-concave, but for a part that falls, needs cells with finite ends.
 
     Raises IncompatibleReleaseError where no table is possible, and ConvergenceError where the
     windows could not be shown to hold all but 1e-12 of the posterior.
     """
-    forest = forest_of(model)
-    assert forest is not None
-    drawn = rng.integers(0, 1 << 32, size=8)
-    seed = np.random.SeedSequence(drawn.tolist())
-    up = _Passes(forest, log_cells, concave)
+    up = Passes(forest, prior)
     tilt = up.tilts()
     for cut in _CUTS:
         found = up.roots(tilt, cut)
-        if found is not None and float(found.left_out.sum()) <= MOST_LEFT_OUT:
-            tables = up.draw(found, tilt, cut, draws, seed)
-            left_out, evidence = float(found.left_out.sum()), float(found.log_total.sum())
-            return ExactDraws(tables, left_out, evidence)
+        if found is None or float(found.left_out.sum()) > MOST_LEFT_OUT:
+            continue
+        size = len(forest.tree)
+        parts = _PARTS if draws * size > _SHARED else 1
+        block = max(min(_BLOCK // size, -(-draws // parts)), _FEWEST)
+        sizes = list(block_sizes(draws, block))
+        down = Down(up, found, tilt, cut)
+        tasks = [Block(down, size, child_seed(seed, number)) for number, size in enumerate(sizes)]
+        tables = np.empty((draws, forest.model.cells), dtype=np.int64)
+        begin = 0
+        for part in run_tasks(draw_block, tasks, n_jobs, lambda task: draws / task.size):
+            tables[begin : begin + len(part)] = part
+            begin += len(part)
+        return ExactDraws(tables, float(found.left_out.sum()))
     raise ConvergenceError(
-        "windows of counts could not be shown to hold all but 1e-12 of the posterior: use a chain"
+        "sampler='exact' could not be shown to hold all but 1e-12 of the posterior in its windows: "
+        "use sampler='chain'"
     )
 
 
-class _Passes:
+class Down(NamedTuple):
+    """What draws are made from: the passes up, and the weights of the roots."""
+
+    passes: Passes
+    roots: Windows
+    tilt: FloatArray
+    cut: float
+
+
+class Block(NamedTuple):
+    """Draws of one worker."""
+
+    down: Down
+    size: int
+    seed: np.random.SeedSequence
+
+
+def draw_block(block: Block) -> Whole:
+    """Go down the tree once for all draws of a block."""
+    down = block.down
+    return down.passes.draw(down.roots, down.tilt, down.cut, block.size, block.seed)
+
+
+class Passes:
     """The passes up and down a forest."""
 
-    def __init__(self, forest: Forest, log_cells: LogCells | None, concave: bool) -> None:
-        self.forest, self._log_cells, self._concave = forest, log_cells, concave
+    def __init__(self, forest: Forest, prior: CellPrior | None) -> None:
+        self.forest, self._prior = forest, prior
+        self._concave = prior is None or prior.concave
         self._tree, self._of = forest.tree, forest.numbers
         self._lower = forest.model.lower.astype(np.float64)
         self._upper = np.where(forest.model.upper == NO_END, np.inf, forest.model.upper)
@@ -228,8 +246,9 @@ class _Passes:
         inside = (x >= self._lower[cells]) & (x <= self._upper[cells])
         held = np.where(inside, x, self._lower[cells])
         found = self.forest.likelihood(self.forest.inner + cells, held)
-        if self._log_cells is not None:
-            found = found + self._log_cells(held.astype(np.int64), cells)
+        if self._prior is not None:
+            believed = self._prior.log_cells(held.astype(np.int64), cells)
+            found = found + np.where(self.forest.model.zeros[cells], 0.0, believed)
         return np.where(inside, found, -np.inf)
 
     def _spans(
@@ -237,13 +256,18 @@ class _Passes:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return ends of windows of cells, and a bound e^(...) on the weight beyond them.
 
-        By log-concavity, beyond an end weights fall geometrically at least as fast as there.
+        By log-concavity, beyond an end weights fall geometrically at least as fast as there; a part
+        of the prior that is not log-concave, and falls, is at most what it is at the nearer end
+        above, and at the end of the cell below.
         """
         lower, upper = self._lower[cells], self._upper[cells]
         beyond = np.full(cells.size, -np.inf)
         if not self._concave:
             if (upper - lower).max(initial=0.0) >= _WIDEST:
-                raise ConvergenceError("a prior that is not log-concave needs cells with ends")
+                raise ConvergenceError(
+                    "prior must be log-concave for sampler='exact', or the cells must have ends "
+                    "that are not far apart: use sampler='chain'"
+                )
             return lower, upper, beyond
         guess, spread = (part[self.forest.inner + cells] for part in self.forest.guess)
         known = np.isfinite(guess)
@@ -263,18 +287,24 @@ class _Passes:
             points = np.concatenate([[a, np.minimum(a + 1, b)], inner, [np.maximum(b - 1, a), b]])
             f = self._weight(cells[open_], points) + tilt[open_] * points
             best[open_] = np.maximum(best[open_], f.max(axis=0))
+            rest = np.zeros((2, open_.size))
+            if self._prior is not None:
+                of_points = self._prior.residual(points, cells[open_])
+                f = f - of_points
+                rest[0] = self._prior.residual(lower[None, open_], cells[open_])[0]
+                rest[1] = of_points[-1]
             with np.errstate(invalid="ignore"):
                 steps = np.stack([f[1] - f[0], f[-2] - f[-1]])
             found = np.isfinite(best[open_])
             tails = []
-            for step, edge, end in (
-                (steps[0], f[0], a <= lower[open_]),
-                (steps[1], f[-1], b >= upper[open_]),
+            for step, edge, end, more in (
+                (steps[0], f[0], a <= lower[open_], rest[0]),
+                (steps[1], f[-1], b >= upper[open_], rest[1]),
             ):
                 step = np.where(np.isneginf(edge), np.inf, step)
                 with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                     tail = edge - step - np.log(-np.expm1(-np.maximum(step, 0.0)))
-                tail = np.where(step > 0, tail, np.inf)
+                tail = np.where(step > 0, tail + more, np.inf)
                 tail = np.where(np.isneginf(edge) & found, -np.inf, tail)
                 tails.append(np.where(end, -np.inf, tail))
             beyond[open_] = np.logaddexp(*tails)
@@ -312,7 +342,8 @@ class _Passes:
                 raise IncompatibleReleaseError("no count of a cell is possible for the values")
             yield some, low[some], np.exp(f - peak).T, peak, np.exp(beyond[some] - peak)
 
-    def _leaf_windows(self, cells: Places, tilt: FloatArray, cut: float) -> Windows:
+    def leaf_windows(self, cells: Places, tilt: FloatArray, cut: float) -> Windows:
+        """Return the weights of some cells, tilted, by all that is known of them alone."""
         made = Made(cells.size)
         for some, low, table, peak, outside in self._tables(cells, tilt, cut):
             made.put(some, low.astype(np.int64), table, peak, outside, cut)
@@ -418,7 +449,9 @@ class _Passes:
 
         def slope(f: FloatArray) -> FloatArray:
             with np.errstate(invalid="ignore"):
-                return np.where(np.isfinite(f).all(axis=0), f[1] - f[0], -np.inf)
+                found = np.where(np.isfinite(f).all(axis=0), f[1] - f[0], -np.inf)
+            # logarithms that far out are rounded to 2e-7 of the slope: no tilt may use up all of it
+            return np.where(np.isfinite(found), found + 1e-6 * np.abs(found), found)
 
         far = np.zeros(n)
         hit = np.flatnonzero(measured)
@@ -463,7 +496,7 @@ class _Passes:
         if leaf.any():
             own = np.flatnonzero(leaf)
             cells = self._of[at[own]] - self.forest.inner
-            windows = self._leaf_windows(cells, tilt[self._tree.parent[at[own]]], cut)
+            windows = self.leaf_windows(cells, tilt[self._tree.parent[at[own]]], cut)
             if leaf.all():
                 return windows
             for some in batches(windows.width.astype(np.float64), _ENTRIES):
@@ -497,7 +530,7 @@ class _Passes:
         if leaf.any():
             own = np.flatnonzero(leaf)
             cells = self._of[roots[own]] - self.forest.inner
-            windows = self._leaf_windows(cells, np.zeros(own.size), cut)
+            windows = self.leaf_windows(cells, np.zeros(own.size), cut)
             for some in batches(windows.width.astype(np.float64), _ENTRIES):
                 made.put_as(own[some], windows.take(some))
         for place in np.flatnonzero(~leaf):

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpinfer._check import FloatArray, check_alpha, check_array, check_option, one_line, show
+from dpinfer._check import RNG, FloatArray, check_alpha, check_array, check_option, one_line, show
 from dpinfer.errors import ApproximationWarning, ConvergenceError, InvalidParameterError
 from dpinfer.posterior._model import TableModel
 from dpinfer.posterior.diagnostics import LARGEST_RHAT, LEAST_ESS, ess_bulk, ess_tail, rhat
 from dpinfer.results.intervals import ERROR_COVERED, CredibleIntervals
 from dpinfer.results.labels import attach_labels, labelled_frame
 from dpinfer.results.presentation import Listed
+from dpinfer.results.simulation import Simulation, child_seed
 from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ Unmixed = Literal["raise", "warn"]
 
 KINDS: tuple[Kind, ...] = ("hdi", "equal-tailed")
 UNMIXED: tuple[Unmixed, ...] = ("raise", "warn")
+
+_AT_ONCE = 1024
 
 _CALIBRATED = (
     "a 95 % interval covers in 95 % of the tables that are drawn from the prior, and need not for "
@@ -47,8 +50,13 @@ class TablePosterior(Listed):
         What is known of the cells, for internal use.
     prior : FlatPrior or another prior
         The prior.
-    sampler : str
-        How the tables were drawn: ``"chain"``.
+    sampler : {"exact", "enumeration", "chain"}
+        How the tables were drawn; all but those of a chain are independent.
+    left_out : float
+        A bound on the posterior probability of the tables that could not be drawn: 0 of a chain,
+        and at most 1e-12 else.
+    hyper : dict of str to array of float, shape (chains, draws)
+        Draws of the parameters of a hierarchical prior; empty of others.
     connectivity : {"proved", "enumerated", "unverified"}
         Whether the moves of the chain lead from every table to every other.
     thin : int
@@ -61,6 +69,8 @@ class TablePosterior(Listed):
     model: TableModel
     prior: Any
     sampler: str
+    left_out: float = 0.0
+    hyper: Mapping[str, FloatArray] = field(default_factory=dict)
     connectivity: str = "proved"
     thin: int = 1
     notes: tuple[str, ...] = ()
@@ -194,6 +204,41 @@ class TablePosterior(Listed):
             )
         return found.reshape(self.draws.shape[:2])
 
+    def predictive_pvalue(self, *, rng: RNG = None) -> float:
+        """Return how often new noise would be as far from the tables as the published values are.
+
+        The statistic is T = Σ(yᵣ - (Ax)ᵣ)²/vᵣ over the values with noise, of variances vᵣ, and the
+        p-value the share of the draws of x at which new noise has a T at least as large. A p-value
+        near 0 says that prior and values disagree, or that the noise is another; one near 1 that
+        the prior is so wide that it follows the values. It is not uniform under the model but
+        nearer to ½, as the values are used twice (Gelman, Meng and Stern 1996).
+
+        Parameters
+        ----------
+        rng : None, int or numpy.random.Generator, optional
+            Source of randomness of the new noise; an int is a seed.
+
+        Raises
+        ------
+        InvalidParameterError
+            If values were rounded, moved to a bound or not published, so that their noise is not
+            seen; or if none has noise.
+        """
+        model = self.model
+        if not len(model.y) or (model.kind != "value").any() or model.bins is not None:
+            raise InvalidParameterError(
+                "predictive_pvalue needs values with noise that were published as they are, none "
+                "of them rounded, clamped or below a threshold"
+            )
+        seed = Simulation.checked(1, rng).draw_seed()
+        tables, beyond = self._flat, 0
+        for number, begin in enumerate(range(0, len(tables), _AT_ONCE)):
+            some = tables[begin : begin + _AT_ONCE]
+            off = np.square(model.y - model.answers(some)) / model.variance
+            new = np.square(model.noise(len(some), child_seed(seed, number))) / model.variance
+            beyond += int((new.sum(axis=1) >= off.sum(axis=1) * (1.0 - 1e-12)).sum())
+        return beyond / len(tables)
+
     def diagnostics(self) -> pd.DataFrame:
         """Return R-hat and effective numbers of draws as ArviZ has them, a row for each cell.
 
@@ -227,11 +272,18 @@ class TablePosterior(Listed):
     def _mixing(self) -> FloatArray:
         """R-hat, bulk and tail effective numbers, (3, cells)."""
         tables = np.moveaxis(self.draws, 2, 0)
+        if self.sampler != "chain":  # independent: nothing is to be found out
+            size = float(len(self._flat))
+            constant = (self._flat == self._flat[0]).all(axis=0)
+            found = np.repeat([[1.0], [size], [size]], len(tables), axis=1)
+            return np.where(constant, np.nan, found)
         return np.array([[rhat(one), ess_bulk(one), ess_tail(one)] for one in tables]).T
 
     def _refuse(self, unmixed: Unmixed) -> None:
         """Refuse, or warn of, chains that have not mixed."""
         choice = check_option(unmixed, "unmixed", UNMIXED)
+        if self.sampler != "chain":
+            return
         ratio, bulk, tail = self._mixing
         with np.errstate(invalid="ignore"):
             bad = (ratio > LARGEST_RHAT) | (bulk < LEAST_ESS) | (tail < LEAST_ESS)
@@ -262,8 +314,17 @@ class TablePosterior(Listed):
             [
                 ("Prior", self.prior.description),
                 ("Cells", cells),
-                ("Draws", f"{chains} chains of {draws}"),
-                ("Moves lead everywhere", self.connectivity),
+                *(
+                    [
+                        ("Draws", f"{chains} chains of {draws}"),
+                        ("Moves lead everywhere", self.connectivity),
+                    ]
+                    if self.sampler == "chain"
+                    else [
+                        ("Draws", f"{draws}, independent, by {self.sampler}"),
+                        ("Posterior left out", f"<= {self.left_out:.1g}"),
+                    ]
+                ),
                 ("Intervals", f"{1 - alpha:.6g} credible, {kind}"),
                 ("Error covered", ERROR_COVERED["noise"]),
             ],
@@ -275,4 +336,5 @@ class TablePosterior(Listed):
 
     def __repr__(self) -> str:
         chains, draws, cells = self.draws.shape
-        return f"TablePosterior({cells} cells, {chains} chains of {draws} draws)"
+        drawn = f"{chains} chains of {draws}" if self.sampler == "chain" else f"{draws} independent"
+        return f"TablePosterior({cells} cells, {drawn} draws)"

@@ -391,7 +391,7 @@ def posterior_by_walks(size, _peer_size):
     rates, values = test_posterior.table(noise, size)
 
     def ours():
-        prior = dpi.intervals.PoissonPrior(rates)
+        prior = dpi.priors.PoissonPrior(rates)
         return dpi.count_posterior(values, mechanism=noise, prior=prior).mean
 
     def agree(ours, theirs):

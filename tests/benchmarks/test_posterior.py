@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.intervals import NegativeBinomialPrior, PoissonPrior, count_posterior, empirical_prior
+from dpinfer.intervals import count_posterior, empirical_prior
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
+from dpinfer.priors import NegativeBinomialPrior, PoissonPrior
 
 ROWS = 1_000_000
 NOISES = [Laplace(scale=2.0), Geometric(scale=2.0), Gaussian(sigma=3.0)]

@@ -100,6 +100,7 @@ VALID = {
     "BudgetLedger": {"budget": PURE, "accounting": None},
     "Channel": {"matrix": [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], "truths": ["no", "yes"]}
     | {"reports": ["a", "b", "c"], "pairs": [("no", "yes")]},
+    "DirichletMultinomialPrior": {"concentration": 0.5},
     "DiscreteGaussian": {"sigma": 2.0},
     "Domain": {"levels": {"sex": ["F", "M"]}},
     "Exact": {},
@@ -111,6 +112,7 @@ VALID = {
     "Gaussian": {"sigma": 2.0},
     "Geometric": {"scale": 2.0},
     "Hierarchy": {"parent": {"a": None, "b": "a"}, "not_exhausted": ()},
+    "HierarchicalPrior": {"mean": (1.0, 90.0), "dispersion": (0.1, 2.0), "shape": [1.0, 2.0, 3.0]},
     "IndependentNoise": {"laws": [NOISE, SMOOTH]},
     "Independence": {"nobs": 10, "rows": [0.4, 0.6], "columns": [0.3, 0.7]},
     "Laplace": {"scale": 2.0},
@@ -303,6 +305,10 @@ VALID = {
     "posterior_bounds": PROTECTED | {"counterfactual": "draw"},
     "posterior_tail": PROTECTED
     | {"epsilon": 0.5, "rest": "arbitrary", "about": "true", "method": "exact"},
+    "previous_table_prior": {"counts": THREE, "growth": [1.0, 1.1, 0.9], "weight": 0.5},
+    "prior_predictive": {"values": THREE, "workload": np.eye(3), "mechanism": NOISE, "total": 76}
+    | {"zeros": [False, False, False], "prior": dpinfer.priors.PoissonPrior(20.0)}
+    | {"draws": 8, "rng": 1},
     "privacy_loss": {"mechanism": ([0.7, 0.3], [0.4, 0.6]), "sensitivity": 1.0, "compositions": 5}
     | {"pair": (0, 1)},
     "proportion_confint": PAIR
@@ -367,8 +373,8 @@ VALID = {
     "survey_total": ONE_SAMPLE,
     "table_posterior": {"values": THREE, "workload": np.eye(3), "mechanism": NOISE}
     | {"threshold": None, "clamp": None, "total": 76, "zeros": [False, False, False]}
-    | {"prior": dpinfer.intervals.FlatPrior(), "moves": [[1, -1, 0]], "draws": 8, "chains": 2}
-    | {"warmup": 4, "sampler": "chain", "rng": 1, "n_jobs": 1},
+    | {"prior": dpinfer.priors.FlatPrior(), "moves": None, "draws": 8, "chains": 2}
+    | {"warmup": 4, "sampler": "auto", "rng": 1, "n_jobs": 1},
     "thresholded_ratio_confint": {"numerator": [1, 0, 0], "denominator": [0, 1, 1]} | CENSORED,
     "thresholded_sum_confint": {"weights": [1, 1, -1]} | CENSORED,
     "dissimilarity_confint": TWO_GROUPS,

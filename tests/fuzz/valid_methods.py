@@ -227,6 +227,7 @@ METHODS |= {
         JOINT.interval,
         {"alpha": 0.1, "kind": "hdi", "unmixed": "raise"},
     ),
+    "TablePosterior.predictive_pvalue": (JOINT.predictive_pvalue, {"rng": 1}),
     "TablePosterior.function": (JOINT.function, {"f": lambda x: x[:, 0]}),
     "CountPosterior.pmf": (POSTERIOR.pmf, {"k": 20}),
     "CountPosterior.cdf": (POSTERIOR.cdf, {"k": 20}),

@@ -6,7 +6,7 @@ from public_names import public
 from valid_calls import NOISE, SMOOTH, THREE, in_equilibrium
 
 from dpinfer import Geometric, plan
-from dpinfer.intervals import PoissonPrior
+from dpinfer.priors import PoissonPrior
 
 QUICK = {"mechanism": Geometric.from_epsilon, "budget": 2.0, "alpha": 0.1}
 NORMAL = QUICK | {"method": "asymptotic"}

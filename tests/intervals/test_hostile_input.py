@@ -178,7 +178,7 @@ WIDTHS = {
 
 PARTS = {
     "clipped mean": {"bounds": (-9, 9)},
-    "posterior": {"prior": dpinfer.intervals.PoissonPrior},
+    "posterior": {"prior": dpinfer.priors.PoissonPrior},
 }
 SPECIAL = {
     "release_confint": lambda mechanism, **arguments: dpinfer.count_confint(
@@ -361,7 +361,7 @@ BAD_SETTINGS = {
     "std_bounds": NO_BOUNDS,
     "row_totals": ["a", np.nan, 1j, [], [1, 2, 3]],
     "nobs_mechanism": ["laplace", 3.0, [], [NOISE] * 7],
-    "prior": ["flat", 1, dpinfer.intervals.FlatPrior, object()],
+    "prior": ["flat", 1, dpinfer.priors.FlatPrior, object()],
     "rng": ["seed", -1, 1.5, True, np.random.RandomState(0), [1], np.random.Generator],
 }
 """None takes these settings."""

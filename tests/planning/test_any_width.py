@@ -31,15 +31,9 @@ from dpinfer import (
     unpublished_bound,
 )
 from dpinfer.errors import DPInferError, IncompatibleReleaseError, InvalidParameterError
-from dpinfer.intervals import (
-    FunctionPrior,
-    NegativeBinomialPrior,
-    PoissonPrior,
-    TablePrior,
-    stratified_mean,
-    stratified_total,
-)
+from dpinfer.intervals import stratified_mean, stratified_total
 from dpinfer.mechanisms import WeightedSum
+from dpinfer.priors import FunctionPrior, NegativeBinomialPrior, PoissonPrior, TablePrior
 
 L, G, N = Laplace.from_epsilon, Geometric.from_epsilon, Gaussian.from_rho
 MADE = {"Laplace": L, "geometric": G, "Gaussian": N}

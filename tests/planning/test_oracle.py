@@ -6,7 +6,7 @@ from public_names import public
 
 import dpinfer as dpi
 from dpinfer import Gaussian, Geometric, Laplace
-from dpinfer.intervals import PoissonPrior
+from dpinfer.priors import PoissonPrior
 
 L, G, N = Laplace.from_epsilon, Geometric.from_epsilon, Gaussian.from_rho
 

@@ -6,13 +6,7 @@ from planned import Planned
 from scipy import stats
 
 from dpinfer import DiscreteGaussian, Gaussian, Geometric, Laplace, Tulap, count_posterior
-from dpinfer.intervals import (
-    FlatPrior,
-    FunctionPrior,
-    NegativeBinomialPrior,
-    PoissonPrior,
-    TablePrior,
-)
+from dpinfer.priors import FlatPrior, FunctionPrior, NegativeBinomialPrior, PoissonPrior, TablePrior
 
 LAWS = [Laplace(scale=2.0), Geometric(scale=2.0), Gaussian(sigma=3.0), Tulap.from_epsilon(0.5)]
 

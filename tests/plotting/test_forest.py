@@ -156,7 +156,7 @@ def test_whatever_carries_its_law_is_drawn_with_its_intervals():
     release = dpi.Release(counts, mechanism=law, threshold=3.0)
     own = dpi.count_confint(counts, mechanism=law, threshold=3.0, alpha=0.1, lower=None)
     plain = dpi.noisy(counts, mechanism=law)
-    posterior = dpi.count_posterior(plain, prior=dpi.intervals.PoissonPrior(9.0))
+    posterior = dpi.count_posterior(plain, prior=dpi.priors.PoissonPrior(9.0))
     survey = dpi.survey_total(plain, sample_size=50, population_size=900)
     line = {"const": np.ones(4), "x1": np.arange(4.0)}
     fit = dpi.noisy_ols([1.0, 2.2, 2.9, 4.4], line, noise={"y": 0.1})

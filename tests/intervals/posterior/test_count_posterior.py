@@ -8,17 +8,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, InvalidParameterError, NotEstimableError
-from dpinfer.intervals import (
-    FlatPrior,
-    FunctionPrior,
-    NegativeBinomialPrior,
-    PoissonPrior,
-    TablePrior,
-    count_confint,
-    count_posterior,
-    empirical_prior,
-)
-from dpinfer.intervals.priors import CountPrior
+from dpinfer.intervals import count_confint, count_posterior, empirical_prior
 from dpinfer.mechanisms import (
     DiscreteGaussian,
     Exact,
@@ -27,6 +17,14 @@ from dpinfer.mechanisms import (
     Laplace,
     Tulap,
     WeightedSum,
+)
+from dpinfer.priors.counts import (
+    CountPrior,
+    FlatPrior,
+    FunctionPrior,
+    NegativeBinomialPrior,
+    PoissonPrior,
+    TablePrior,
 )
 
 NOISES = [

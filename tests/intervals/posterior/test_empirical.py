@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 from dpinfer.errors import ConvergenceError, DPInferError, InvalidParameterError
-from dpinfer.intervals import NegativeBinomialPrior, PoissonPrior, count_posterior, empirical_prior
+from dpinfer.intervals import count_posterior, empirical_prior
 from dpinfer.mechanisms import Exact, Gaussian, Geometric, Laplace
+from dpinfer.priors import NegativeBinomialPrior, PoissonPrior
 
 
 def drawn(mean, dispersion, size, seed):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpinfer.intervals import NegativeBinomialPrior, PoissonPrior, count_posterior
+from dpinfer.intervals import count_posterior
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace
+from dpinfer.priors import NegativeBinomialPrior, PoissonPrior
 
 COUNTS = np.arange(0.0, 6000.0)
 PARAMETERS = [(0.3, 0.0), (7.5, 0.0), (7.5, 0.4), (7.5, 1.0), (7.5, 3.0), (0.3, 20.0), (60.0, 2.0)]

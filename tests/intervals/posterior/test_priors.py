@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from dpinfer.errors import InvalidParameterError
-from dpinfer.intervals import (
-    FlatPrior,
-    FunctionPrior,
-    NegativeBinomialPrior,
-    PoissonPrior,
-    TablePrior,
-)
+from dpinfer.priors import FlatPrior, FunctionPrior, NegativeBinomialPrior, PoissonPrior, TablePrior
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from dpinfer.intervals import TablePrior, count_posterior
+from dpinfer.intervals import count_posterior
 from dpinfer.mechanisms import Geometric, Laplace
+from dpinfer.priors import TablePrior
 
 
 def single_peaks(rows, size, seed):

@@ -19,16 +19,20 @@ LARGEST_COUNT = 2.0**52
 
 _SMALLEST_MEAN = 1e-100
 _LARGEST_MEAN = 1e15
-_LARGEST_DISPERSION = 1e6
+LARGEST_DISPERSION = 1e6
 
 
-class CountPrior(ABC):
+class Prior(ABC):
     """A prior for confidential counts; see the priors themselves."""
 
     @property
     @abstractmethod
     def description(self) -> str:
         """The prior in words, as it stands in summaries."""
+
+
+class CountPrior(Prior):
+    """A prior of single counts, independent of each other."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,13 @@ class PoissonPrior(CountPrior):
     empirical: bool = False
 
     def __post_init__(self) -> None:
-        _check_mean(self.rate, "rate")
+        check_mean(self.rate, "rate")
         check_flag(self.empirical, "empirical")
 
     @property
     def description(self) -> str:
         """The prior in words."""
-        return f"Poisson, mean {_shown(self.rate)}"
+        return f"Poisson, mean {shown(self.rate)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,15 +117,15 @@ class NegativeBinomialPrior(CountPrior):
     empirical: bool = False
 
     def __post_init__(self) -> None:
-        _check_mean(self.mean, "mean")
+        check_mean(self.mean, "mean")
         dispersion, _ = split_labels(self.dispersion, "dispersion")
-        check_array(dispersion, "dispersion", ge=0, le=_LARGEST_DISPERSION)
+        check_array(dispersion, "dispersion", ge=0, le=LARGEST_DISPERSION)
         check_flag(self.empirical, "empirical")
 
     @property
     def description(self) -> str:
         """The prior in words."""
-        mean, dispersion = _shown(self.mean), _shown(self.dispersion)
+        mean, dispersion = shown(self.mean), shown(self.dispersion)
         return f"negative binomial, mean {mean}, dispersion {dispersion}"
 
 
@@ -212,7 +216,8 @@ class FunctionPrior(CountPrior):
         return values
 
 
-def _check_mean(value: Any, name: str) -> None:
+def check_mean(value: Any, name: str) -> None:
+    """Refuse means that are neither 0 nor within what can be computed."""
     mean, _ = split_labels(value, name)
     check_array(mean, name, ge=0, le=_LARGEST_MEAN)
     if ((mean > 0) & (mean < _SMALLEST_MEAN)).any():
@@ -222,7 +227,7 @@ def _check_mean(value: Any, name: str) -> None:
         )
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return a number as text, or the range of many."""
     array, _ = split_labels(value, "value")
     low, high = float(array.min()), float(array.max())
