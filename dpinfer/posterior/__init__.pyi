@@ -1,2 +1,5 @@
+from .pooling import PooledEstimate as PooledEstimate
+from .pooling import pool as pool
+from .result import FunctionPosterior as FunctionPosterior
 from .result import TablePosterior as TablePosterior
 from .table import table_posterior as table_posterior

@@ -84,10 +84,11 @@ RESULTS = set(
     ClippedEstimate
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise FunctionEstimate
+    FunctionPosterior
     GeneralizationBound HierarchyEstimate HypothesisResult IndexIntervals Intervals LedgerEntry
     LinearEstimate MarginalsEstimate MembershipAudit MultiplicativeWeightsRelease NoisyGLM
-    NoisyRegression NoisyValues PairLoss PosteriorBounds PrivacyLoss PrivateMeanInterval Problem
-    ProcessingError
+    NoisyRegression NoisyValues PairLoss PooledEstimate PosteriorBounds PrivacyLoss
+    PrivateMeanInterval Problem ProcessingError
     Ranking RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals
     ResponseEstimate SampleAdjustment SecretPosterior SizeStudy SmoothSensitivity
     SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate Selection TableContrast

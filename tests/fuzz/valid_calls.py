@@ -291,6 +291,9 @@ VALID = {
     "poisson_ztest": {"count": 18, "exposure": 6.0, "value": 3.0, "mechanism": NOISE}
     | {"alternative": "larger", "method": "asymptotic"}
     | QUICK,
+    "pool": {"estimates": [[1.2, 3.0], [0.9, 2.5], [1.1, 2.9]]}
+    | {"variances": [[0.1, 0.2], [0.1, 0.3], [0.2, 0.2]]}
+    | {"uncertainty": "noise+sampling", "df_complete": 30.0},
     "posterior_bounds": PROTECTED | {"counterfactual": "draw"},
     "posterior_tail": PROTECTED
     | {"epsilon": 0.5, "rest": "arbitrary", "about": "true", "method": "exact"},
