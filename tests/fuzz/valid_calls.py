@@ -359,6 +359,9 @@ VALID = {
     | {"marginals_wanted": None, "unestimable": "raise", "n_jobs": 1, "progress": False},
     "survey_mean": ONE_SAMPLE,
     "survey_total": ONE_SAMPLE,
+    "table_confint": {"values": THREE, "weights": [1, -1, 0], "workload": np.eye(3)}
+    | {"mechanism": NOISE, "total": 50, "zeros": None, "alpha": 0.1, "method": "region"}
+    | {"guess": None, "simultaneous": False, "integer": True, "reps": 99, "rng": 1},
     "table_posterior": {"values": THREE, "workload": np.eye(3), "mechanism": NOISE}
     | {"threshold": None, "clamp": None, "total": 76, "zeros": [False, False, False]}
     | {"prior": dpinfer.intervals.FlatPrior(), "moves": [[1, -1, 0]], "draws": 8, "chains": 2}
