@@ -222,7 +222,8 @@ ax = dpi.plotting.plot_coverage(coverage, nominal=0.95, reps=200)
 plt.show()
 
 # %% [markdown]
-# Up to a mean of 2 a cell, the posterior interval for the sum never holds it, and at 5 rarely. Nothing in the draws
+# Up to a mean of 2 a cell, the posterior interval for the sum never holds it, and at 5 rarely.
+# Nothing in the draws
 # warns of that: the chains mix, R-hat is 1. What warns is the unbiased interval beside:
 
 # %%

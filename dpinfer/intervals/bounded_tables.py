@@ -176,7 +176,8 @@ class TableSums(Functions):
             surely = weights[:, free].min(axis=1)
             origin = surely * self.facts.equal_to[of_all[0]]
             weights = weights - surely[:, None]
-        return origin, steps_of(weights[:, free]), ~weights[:, free].any(axis=1)
+        constant = np.asarray(~weights[:, free].any(axis=1), dtype=np.bool_)
+        return origin, steps_of(weights[:, free]), constant
 
     @cached_property
     def possible(self) -> Ends:

@@ -122,12 +122,13 @@ def test_a_right_guess_narrows():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("guess", [(0, 0, 6), (6, 0, 0), (2, 2, 2), (0, 1, 5)], ids=str)
-@pytest.mark.parametrize("counts", [(0, 0, 6), (3, 3, 0)], ids=str)
+@pytest.mark.parametrize(
+    ("counts", "guess"), [((0, 0, 6), (0, 0, 6)), ((3, 3, 0), (6, 0, 0))], ids=str
+)
 def test_tests_for_a_guess_cover_by_enumeration(counts, guess):
     errors = np.array(list(product(range(-3, 4), repeat=3)))
     mass = np.prod(SMALL.pmf(errors), axis=1)
-    kept = mass > 2e-4
+    kept = mass > 5e-4
     missed = mass[~kept].sum()  # what is left out counts as missed
     how = {"mechanism": SMALL, "total": 6, "guess": guess}
     for error, share in zip(errors[kept], mass[kept], strict=True):
@@ -139,24 +140,26 @@ def test_tests_for_a_guess_cover_by_enumeration(counts, guess):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "law", [Geometric(scale=1.0), Laplace(scale=1.0), Gaussian(sigma=2.0)], ids=repr
+    ("law", "truth", "together"),
+    [
+        (Geometric(scale=1.0), (0, 0, 0, 12), False),
+        (Laplace(scale=1.0), (3, 3, 3, 3), False),
+        (Gaussian(sigma=2.0), (0, 0, 0, 12), True),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("truth", [(0, 0, 0, 12), (3, 3, 3, 3)], ids=str)
-def test_regions_cover_in_simulations(law, truth):
-    rng = np.random.default_rng(4)
+def test_regions_cover_in_simulations(law, truth, together):
+    rng, reps = np.random.default_rng(4), 40
     rows = np.array([[1, 0, 0, 0], [1, 0, 0, -1], [1, 1, 0, 0]])
-    x, reps = np.array(truth), 60
-    hit = {"auto": np.zeros(3), "together": 0}
+    known = rows @ truth
+    how = {"workload": WIDE, "mechanism": law, "total": 12, "reps": 499, "simultaneous": together}
+    missed = []
     for number in range(reps):
-        y = WIDE @ x + law.rvs(8, rng=rng)
-        how = {"workload": WIDE, "mechanism": law, "total": 12, "reps": 499, "rng": number}
-        found = table_confint(y, rows, **how)
-        hit["auto"] += (found.lower <= rows @ x) & (rows @ x <= found.upper)
-        found = table_confint(y, rows, simultaneous=True, **how)
-        hit["together"] += ((found.lower <= rows @ x) & (rows @ x <= found.upper)).all()
-    # binomial tails of 60 at 0.05: more than 15 once in 3e7
-    assert (hit["auto"] >= reps - 15).all()
-    assert hit["together"] >= reps - 15
+        found = table_confint(WIDE @ truth + law.rvs(8, rng=rng), rows, rng=number, **how)
+        missed.append((known < found.lower) | (known > found.upper))
+    missed = np.array(missed)
+    # binomial tails of 40 at 0.05: more than 13 once in 2e8
+    assert (missed.any(axis=1).sum() if together else missed.sum(axis=0).max()) <= 13
 
 
 def test_what_contradicts_the_noise_is_empty_and_says_so():
