@@ -14,7 +14,6 @@
 # survey of *Redbook* magazine (Fair 1978), as statsmodels ships them.
 
 # %%
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from statsmodels.datasets import fair
@@ -219,7 +218,6 @@ coverage
 # %%
 #| alt: Coverage of sums: flat prior 0 for small counts, 95 % for large ones; unbiased 95 % always.
 ax = dpi.plotting.plot_coverage(coverage, nominal=0.95, reps=200)
-plt.show()
 
 # %% [markdown]
 # Up to a mean of 2 a cell, the posterior interval for the sum never holds it, and at 5 rarely.

@@ -402,12 +402,14 @@ def table_confint(
     rows = np.atleast_2d(matrix)
     sums = _sums(release, rows, whole)
     lower_gains, upper_gains = sums.signs()
-    number = check_reps(reps, ge=int(np.ceil(1.0 / (alpha if together else _REGION * alpha))) - 1)
     generator = check_rng(rng)
     use = np.full(len(rows), together or chosen == "region")
     if chosen == "auto" and not together and guess is None:
         few = np.count_nonzero(rows, axis=1) <= _FEW
         use = few & lower_gains & upper_gains
+    beta = alpha if together else _REGION * alpha
+    fewest = int(np.ceil(1.0 / max(beta, 1e-18))) - 1 if use.any() else 1
+    number = check_reps(reps, ge=fewest)
     used, consistency = alpha, None
     if guess is not None and chosen != "region":
         used = 0.5 * alpha
@@ -415,11 +417,11 @@ def table_confint(
         used = (1.0 - _REGION) * alpha
     box = _box(release, sums, number, generator) if use.any() else None
     if together:
-        lower, upper = _over_region(sums, box, alpha)
+        lower, upper = _over_region(sums, box, beta)
     else:
         lower, upper = sums.ends(alpha)
         if use.any():
-            narrow = _met(Ends(*sums.ends(used)), _over_region(sums, box, _REGION * alpha))
+            narrow = _met(Ends(*sums.ends(used)), _over_region(sums, box, beta))
             lower, upper = np.where(use, narrow.lower, lower), np.where(use, narrow.upper, upper)
     if guess is not None:
         known = _checked_guess(guess, release)

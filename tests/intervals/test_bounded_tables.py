@@ -211,7 +211,7 @@ def test_labels_of_a_release_are_kept():
         (InvalidParameterError, {"guess": [1, -2, 0]}, "guess must be >= 0"),
         (InvalidParameterError, {"guess": [1, 2, 3], "simultaneous": True}, "region alone"),
         (InvalidParameterError, {"total": 4.5}, "whole number"),
-        (InvalidParameterError, {"reps": 20}, "reps must be"),
+        (InvalidParameterError, {"reps": 20, "method": "region"}, "reps must be"),
         (InvalidParameterError, {"alpha": 0.5}, "alpha must be < 0.5"),
         (IncompatibleReleaseError, {"total": 3, "zeros": [0, 1, 2]}, "no table agrees"),
         (
