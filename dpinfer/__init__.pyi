@@ -61,6 +61,7 @@ from .mechanisms import Laplace as Laplace
 from .mechanisms import RandomizedResponse as RandomizedResponse
 from .mechanisms import Tulap as Tulap
 from .mechanisms import WeightedSum as WeightedSum
+from .posterior import pool as pool
 from .posterior import table_posterior as table_posterior
 from .privacy import GDP as GDP
 from .privacy import RDP as RDP

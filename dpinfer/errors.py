@@ -48,3 +48,7 @@ class RoundedValuesWarning(DPInferWarning):
 
 class ApproximationWarning(DPInferWarning):
     """The result is an approximation where an exact one was expected."""
+
+
+class PriorConflictWarning(DPInferWarning):
+    """A posterior mean is outside of what the published values say without a prior."""

@@ -69,6 +69,7 @@ PUBLIC = {
     "poisson_2indep",
     "poisson_confint",
     "poisson_ztest",
+    "pool",
     "posterior",
     "priors",
     "privacy",

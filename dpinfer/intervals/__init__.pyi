@@ -1,5 +1,6 @@
 from .bounded import BoundedIntervals as BoundedIntervals
 from .bounded import bounded_confint as bounded_confint
+from .bounded_tables import table_confint as table_confint
 from .clipped_mean import clipped_mean_confint as clipped_mean_confint
 from .counts import count_confint as count_confint
 from .counts import linear_confint as linear_confint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -45,13 +46,16 @@ _SOFT_NOTE = (
 class BoundedIntervals(Intervals):
     """Intervals that use bounds on the counts, with the unbiased intervals beside them.
 
-    Made by :func:`bounded_confint`. ``estimate`` is the unbiased estimate, which may be outside
-    its interval.
+    Made by :func:`bounded_confint` and :func:`table_confint`. ``estimate`` is the unbiased one,
+    which may be outside its interval.
 
     Attributes
     ----------
     unbiased_lower, unbiased_upper : array of float
         Ends of the intervals around the estimates that do not use the bounds.
+    consistency : float or None
+        Of intervals by a region, the p-value of the stated facts: of how many simulated errors are
+        as large as some have to be if counts >= 0 agree with them.
     """
 
     title: ClassVar[str] = "Confidence intervals for sums of counts >= 0"
@@ -59,6 +63,7 @@ class BoundedIntervals(Intervals):
 
     unbiased_lower: Any
     unbiased_upper: Any
+    consistency: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -136,6 +141,7 @@ def bounded_confint(
 
     See Also
     --------
+    dpinfer.intervals.table_confint : tables that overlap; ranges over all that agree with them.
     dpinfer.linear_confint : does not need counts >= 0; dependent errors, intervals together.
     dpinfer.combine : overlapping tables; its ``clip`` intersects intervals with bounds.
     dpinfer.intervals.thresholded_sum_confint : sums of counts, published and not.
@@ -210,7 +216,7 @@ def bounded_confint(
     (array([ 0., 13.]), array([ 5., 20.]))
     """
     alpha = check_scalar(check_alpha(alpha), "alpha", gt=0, lt=0.5)
-    _refuse_profiles(method)
+    refuse_profiles(method, _METHODS)
     soft = check_option(method, "method", _METHODS) == "sparse"
     rule = check_option(rule, "rule", _RULES)
     whole = check_flag(integer, "integer")
@@ -255,12 +261,13 @@ def _by_likelihood_ratio(sums: Sums, alpha: float, soft: bool) -> tuple[FloatArr
     return lower, upper
 
 
-def _refuse_profiles(method: object) -> None:
+def refuse_profiles(method: object, methods: Sequence[str]) -> None:
+    """Refuse likelihood-ratio intervals by the χ² law by name, and say what they cover."""
     if isinstance(method, str) and method in {"profile", "likelihood-ratio"}:
         raise InvalidParameterError(
-            f"method must be one of 'exact', 'sparse', got {method!r}: the likelihood ratio of "
-            "counts >= 0 with a χ² critical value covers sums of 2, 5, 10 and 50 zeros in 93.8, "
-            "77.4, 44.7 and 0.003 % at the nominal 95 %; use 'exact'"
+            f"method must be one of {', '.join(map(repr, methods))}, got {method!r}: the "
+            "likelihood ratio of counts >= 0 with a χ² critical value covers sums of 2, 5, 10 and "
+            "50 zeros in 93.8, 77.4, 44.7 and 0.003 % at the nominal 95 %; use 'exact'"
         )
 
 

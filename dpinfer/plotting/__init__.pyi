@@ -1,6 +1,8 @@
 from .choices import plot_adjusted as plot_adjusted
 from .choices import plot_ranking as plot_ranking
 from .choices import plot_spending as plot_spending
+from .draws import plot_ranks as plot_ranks
+from .draws import plot_trace as plot_trace
 from .privacy import plot_allocation as plot_allocation
 from .privacy import plot_delta as plot_delta
 from .privacy import plot_ledger as plot_ledger

@@ -61,6 +61,7 @@ class TableModel:
     lower: Whole  # (n,)
     upper: Whole  # (n,): NO_END where there is none
     bins: tuple[FloatArray, str] | None = None  # (m,): steps to which answers were rounded, and how
+    as_drawn: bool = False  # whether all values were published as they were drawn
 
     @cached_property
     def kind(self) -> NDArray[np.str_]:
@@ -233,6 +234,7 @@ def table_model(given: Arguments) -> TableModel:
         zeros,
         **_tightened(held[0], held[1], lower, upper, labels),
         bins=bins,
+        as_drawn=x.rule is None and given.threshold is None,
     )
 
 

@@ -1,15 +1,20 @@
-"""How well chains have mixed, as ArviZ computes it (Vehtari et al. 2021)."""
+"""How well chains have mixed, as ArviZ computes it (Vehtari et al. 2021).
+
+Draws that are independent, shown as one chain, need none of it: each is worth one.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
 from dpinfer._check import FloatArray
 
 LARGEST_RHAT = 1.01
 LEAST_ESS = 400.0
+
+_ONE_ERROR = special.ndtr(np.array([-1.0, 1.0]))
 
 
 def rhat(draws: NDArray[np.generic]) -> float:
@@ -30,6 +35,31 @@ def ess_tail(draws: NDArray[np.generic]) -> float:
     found = [_ess((split <= np.quantile(split, q)).astype(float)) for q in (0.05, 0.95)]
     known = [one for one in found if not np.isnan(one)]
     return min(known) if known else float("nan")
+
+
+def mean_error(draws: NDArray[np.generic]) -> float:
+    """Return the standard error of the mean of draws (chains, n)."""
+    x = np.asarray(draws, dtype=np.float64)
+    return float(x.std(ddof=1) / np.sqrt(_ess(_split(x))))
+
+
+def quantile_error(draws: NDArray[np.generic], q: float, *, independent: bool = False) -> float:
+    """Return the standard error of a quantile of draws (chains, n); 0 where it is certain.
+
+    Half the range that the quantile has between the 15.9 % and the 84.1 % point of the beta law of
+    the share of draws below it.
+    """
+    x = np.asarray(draws, dtype=np.float64)
+    if not np.ptp(x):
+        return 0.0
+    below = x <= np.quantile(x, q)
+    size = float(x.size) if independent else _ess(_split(below.astype(float)))
+    if np.isnan(size):
+        return 0.0
+    ends = stats.beta.ppf(_ONE_ERROR, size * q + 1.0, size * (1.0 - q) + 1.0) * x.size - 1.0
+    held = np.sort(x, axis=None)
+    first, last = int(max(np.floor(ends[0]), 0)), int(min(np.ceil(ends[1]), x.size - 1))
+    return float(0.5 * (held[last] - held[first]))
 
 
 def _split(draws: NDArray[np.generic]) -> FloatArray:

@@ -122,6 +122,10 @@ RESULTS = {
     "TableContrast": lambda: MARGINALS.unit_contrast(0, [[1, -1], [1, 1]]),
     "ResponseEstimate": lambda: made("response_counts"),
     "CountPosterior": lambda: POSTERIOR,
+    "FunctionPosterior": lambda: dpi.table_posterior(LABELLED, mechanism=SMOOTH, rng=1).linear(
+        pd.DataFrame(np.eye(len(LABELLED)), LABELLED.index, LABELLED.index)
+    ),
+    "PooledEstimate": lambda: dpi.pool([LABELLED, LABELLED + 1.0], uncertainty="noise"),
     "TablePosterior": lambda: dpi.table_posterior(LABELLED, mechanism=SMOOTH, rng=1),
     "NoisyGLM": lambda: made("noisy_glm"),
     "NoisyRegression": regression,

@@ -84,11 +84,10 @@ RESULTS = set(
     ClippedEstimate
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     DifferenceAudit EcologicalBounds ErrorEstimate FrozenDensity FrozenMass FrozenNoise
-    FunctionEstimate GeneralizationBound HierarchyEstimate HypothesisResult
+    FunctionEstimate FunctionPosterior GeneralizationBound HierarchyEstimate HypothesisResult
     IndexIntervals Intervals LedgerEntry LinearEstimate MarginalsEstimate MembershipAudit
-    MultiplicativeWeightsRelease NoisyGLM
-    NoisyRegression NoisyValues PairLoss PosteriorBounds PrivacyLoss PrivateMeanInterval Problem
-    ProcessingError QuantileSets
+    MultiplicativeWeightsRelease NoisyGLM NoisyRegression NoisyValues PairLoss PooledEstimate
+    PosteriorBounds PrivacyLoss PrivateMeanInterval Problem ProcessingError QuantileSets
     Ranking RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals
     ResponseEstimate SampleAdjustment SecretPosterior SizeStudy SmoothSensitivity
     SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate SurvivalCurve Selection

@@ -30,6 +30,7 @@ FEW |= {"progress": False}
 AUDIT = dpinfer.curation.audit_differences(
     [[1, 1, 1], [1, 1, 0]], mechanism=dpinfer.Laplace(scale=2)
 )
+JOINT = dpinfer.table_posterior([3, 9], mechanism=NOISE, draws=20, warmup=5, rng=1)
 PART = {"states": "001", "max_bytes": 10**6}
 
 
@@ -108,6 +109,8 @@ CALLS_BELOW = {
         "plot_adjusted": {"tests": dpinfer.adjust_pvalues([0.2, 0.001]), "most": 40, "ax": None},
         "plot_ranking": {"ranking": dpinfer.intervals.ranking([3, 9], mechanism=NOISE), "most": 40}
         | {"ax": None},
+        "plot_trace": {"posterior": JOINT, "row": 1, "ax": None},
+        "plot_ranks": {"posterior": JOINT, "row": 1, "bins": 10, "ax": None},
         "plot_spending": {"spending": dpinfer.curation.best_split(PURE), "most": 40, "ax": None},
         "plot_allocation": {
             "allocation": dpinfer.privacy.BudgetAllocation(**VALID["BudgetAllocation"]),

@@ -302,6 +302,9 @@ VALID = {
     "poisson_ztest": {"count": 18, "exposure": 6.0, "value": 3.0, "mechanism": NOISE}
     | {"alternative": "larger", "method": "asymptotic"}
     | QUICK,
+    "pool": {"estimates": [[1.2, 3.0], [0.9, 2.5], [1.1, 2.9]]}
+    | {"variances": [[0.1, 0.2], [0.1, 0.3], [0.2, 0.2]]}
+    | {"uncertainty": "noise+sampling", "df_complete": 30.0},
     "posterior_bounds": PROTECTED | {"counterfactual": "draw"},
     "posterior_tail": PROTECTED
     | {"epsilon": 0.5, "rest": "arbitrary", "about": "true", "method": "exact"},
@@ -371,6 +374,9 @@ VALID = {
     | {"marginals_wanted": None, "unestimable": "raise", "n_jobs": 1, "progress": False},
     "survey_mean": ONE_SAMPLE,
     "survey_total": ONE_SAMPLE,
+    "table_confint": {"values": THREE, "weights": [1, -1, 0], "workload": np.eye(3)}
+    | {"mechanism": NOISE, "total": 50, "zeros": None, "alpha": 0.1, "method": "region"}
+    | {"guess": None, "simultaneous": False, "integer": True, "reps": 99, "rng": 1},
     "table_posterior": {"values": THREE, "workload": np.eye(3), "mechanism": NOISE}
     | {"threshold": None, "clamp": None, "total": 76, "zeros": [False, False, False]}
     | {"prior": dpinfer.priors.FlatPrior(), "moves": None, "draws": 8, "chains": 2}

@@ -53,6 +53,7 @@ TREE = dpinfer.combine_hierarchy([106, 61, 39], [-1, 0, 0], mechanism=NOISE)
 MARGINALS = dpinfer.combine_marginals(**VALID["combine_marginals"])
 POSTERIOR = dpinfer.count_posterior(**VALID["count_posterior"])
 JOINT = dpinfer.table_posterior(**VALID["table_posterior"] | {"draws": 800, "warmup": 100})
+POOLED = dpinfer.pool(**VALID["pool"])
 CURVE = TradeOff(PURE)
 MATRIX = Channel(**VALID["Channel"])
 REPORTED = dpinfer.estimation.response_counts([60, 40], mechanism=CHANNEL)
@@ -229,6 +230,23 @@ METHODS |= {
     ),
     "TablePosterior.predictive_pvalue": (JOINT.predictive_pvalue, {"rng": 1}),
     "TablePosterior.function": (JOINT.function, {"f": lambda x: x[:, 0]}),
+    "TablePosterior.linear": (JOINT.linear, {"weights": [1, -1, 0]}),
+    "TablePosterior.imputations": (
+        JOINT.imputations,
+        {"m": 3, "as_": "frequencies", "unmixed": "raise"},
+    ),
+    "TablePosterior.quantile_error": (JOINT.quantile_error, {"q": 0.3}),
+    "FunctionPosterior.unbiased": (JOINT.linear([1, 1, 1]).unbiased, {"alpha": 0.1}),
+    "FunctionPosterior.quantile": (
+        JOINT.linear([1, 1, 1]).quantile,
+        {"q": 0.3, "unmixed": "raise"},
+    ),
+    "FunctionPosterior.quantile_error": (JOINT.linear([1, 1, 1]).quantile_error, {"q": 0.3}),
+    "FunctionPosterior.interval": (
+        JOINT.linear([1, 1, 1]).interval,
+        {"alpha": 0.1, "kind": "hdi", "unmixed": "raise"},
+    ),
+    "PooledEstimate.conf_int": (POOLED.conf_int, {"alpha": 0.1}),
     "CountPosterior.pmf": (POSTERIOR.pmf, {"k": 20}),
     "CountPosterior.cdf": (POSTERIOR.cdf, {"k": 20}),
     "CountPosterior.quantile": (POSTERIOR.quantile, {"q": 0.3}),

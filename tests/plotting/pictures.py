@@ -52,6 +52,13 @@ def study():
     )
 
 
+def chains():
+    """Two chains that are apart."""
+    course = np.sin(np.arange(24.0) * [[0.7], [1.3]]) * [[3.0], [2.0]] + [[0.0], [2.5]]
+    prior = dpi.priors.FlatPrior()
+    return dpi.posterior.FunctionPosterior(draws=np.rint(course), prior=prior, sampler="chain")
+
+
 def allocation():
     """Two levels, three queries."""
     half = Fraction(1, 2)
@@ -130,6 +137,8 @@ PICTURES = {
     "spending": lambda ax: plotting.plot_spending(
         dpi.curation.compare_spending(PureDP(1.0), [0.0, 3.0, 10.0]), ax=ax
     ),
+    "trace": lambda ax: plotting.plot_trace(chains(), ax=ax),
+    "ranks": lambda ax: plotting.plot_ranks(chains(), bins=6, ax=ax),
     "power": lambda ax: plotting.plot_curve(
         dpi.plan.curve(
             dpi.linear_ztest,

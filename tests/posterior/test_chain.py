@@ -255,7 +255,7 @@ def exact_total():
 
 
 def test_functions_and_covariances_are_those_of_the_draws(joint):
-    assert (joint.function(lambda x: x.sum(axis=1)) == 7).all()
+    assert (joint.function(lambda x: x.sum(axis=1)).draws == 7).all()
     cov = joint.cov()
     assert np.allclose(cov.sum(axis=0), 0, atol=1e-9)
     assert np.allclose(np.sqrt(cov.diagonal()), joint.std)

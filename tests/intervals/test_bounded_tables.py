@@ -1,0 +1,233 @@
+"""Intervals for functions of overlapping tables of which no cell is below zero."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpinfer as dpi
+from dpinfer import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
+from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
+from dpinfer.intervals import bounded_confint, table_confint
+
+NOISE = Geometric(scale=2.0)
+SMALL = Geometric(scale=0.5)
+WIDE = np.vstack([np.eye(4), [[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]]])
+FEW = {"reps": 499, "rng": 1}
+
+
+def test_disjoint_counts_have_the_intervals_of_bounded_confint():
+    rng = np.random.default_rng(3)
+    y = rng.poisson(2, 5) + NOISE.rvs(5, rng=rng)
+    rows = np.array([[1, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, -1, 0], [2, 4, 0, 0, 0]])
+    for how in ({}, {"total": 9}, {"zeros": [1]}, {"total": 9, "zeros": [0, 4]}):
+        found = table_confint(y, rows, mechanism=NOISE, method="exact", **how)
+        other = bounded_confint(y, rows, mechanism=NOISE, **how)
+        np.testing.assert_allclose(np.asarray(found), np.asarray(other), atol=1e-9)
+        np.testing.assert_allclose(found.unbiased_lower, other.unbiased_lower, atol=1e-9)
+
+
+def tables_of(total, cells):
+    grid = np.stack([one.ravel() for one in np.indices((total + 1,) * cells)], axis=1)
+    return grid[grid.sum(axis=1) == total]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_regions_are_those_of_all_tables_listed(seed):
+    """Ranges over tables within simulated half-widths, simulated and listed another way."""
+    rng = np.random.default_rng(seed)
+    truth = np.array([0, 5, 1, 0])
+    y = WIDE @ truth + NOISE.rvs(8, rng=rng)
+    rows = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, -1, 0, 0], [0, 1, 1, 0]])
+    found = table_confint(
+        y, rows, workload=WIDE, mechanism=NOISE, total=6, simultaneous=True, rng=seed
+    )
+    # least squares under the total: x = 6/4 + B z with B a basis of what adds up to zero
+    basis = np.linalg.svd(np.ones((1, 4)))[2][1:].T
+    fitted = WIDE @ basis @ np.linalg.pinv(WIDE @ basis)
+    std, better = np.full(8, NOISE.std), NOISE.std * np.sqrt(np.diagonal(fitted))
+    errors = NOISE.rvs((20_000, 8), rng=rng)
+    combined = errors @ fitted.T
+    largest = np.maximum(
+        (np.abs(errors) / std).max(axis=1), (np.abs(combined) / better).max(axis=1)
+    )
+    # simulated quantiles differ by a few per cent: bracketed, which fails once in 1e10 or less
+    centre = WIDE @ np.full(4, 1.5)
+    centre = centre + fitted @ (y - centre)
+    ends = []
+    for share in (0.965, 0.935):
+        kappa = np.quantile(largest, share)
+        x = tables_of(6, 4)
+        answers = x @ WIDE.T
+        kept = (np.abs(answers - y) <= kappa * std).all(axis=1)
+        kept &= (np.abs(answers - centre) <= kappa * better + 1e-9).all(axis=1)
+        values = x[kept] @ rows.T
+        ends.append((values.min(axis=0), values.max(axis=0)))
+    assert (found.lower <= ends[1][0]).all()
+    assert (found.upper >= ends[1][1]).all()
+    # ends over fractions, rounded inward, are at most one beyond those over whole tables
+    assert (found.lower >= ends[0][0] - 1).all()
+    assert (found.upper <= ends[0][1] + 1).all()
+    assert found.consistency > 0.01
+
+
+def test_auto_looks_at_the_queries_only():
+    how = {"workload": WIDE, "mechanism": NOISE, "total": 40, "rng": 1}
+    rows = np.vstack([np.eye(4)[0], [1, 0, -1, 0]])
+    notes = {
+        table_confint(y, rows, **how).notes
+        for y in ([10] * 4 + [20] * 4, [40, 0, 1, -2, 38, 0, 41, -1])
+    }
+    assert len(notes) == 1
+    assert "region" in " ".join(notes.pop())
+    # cells by themselves: counts could only be larger together, so that nothing can be gained
+    alone = table_confint([1, 9, 0, 4], rows[:1], mechanism=NOISE)
+    exact = table_confint([1, 9, 0, 4], rows[:1], mechanism=NOISE, method="exact")
+    np.testing.assert_array_equal(np.asarray(alone), np.asarray(exact))
+    assert "upper ends of 1 of 1" in " ".join(alone.notes)
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"method": "region"}, {"simultaneous": True}, "guess"], ids=str
+)
+def test_a_region_is_within_what_is_possible(how):
+    given = {"guess": [9, 0, 1, 0]} if how == "guess" else how
+    y = np.array([11, -3, 2, 0, 9, 1, 12, -2])
+    rows = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, -1, 0, 0], [1, 1, 1, 0]])
+    found = table_confint(
+        y, rows, workload=WIDE, mechanism=NOISE, total=10, zeros=[3], **given, **FEW
+    )
+    assert (found.lower >= [0, 0, -10, 10]).all()
+    assert (found.upper <= [10, 10, 10, 10]).all()
+    assert found.lower[3] == found.upper[3] == 10
+    if given.get("method") != "region" and "simultaneous" not in given:
+        exact = table_confint(
+            y, rows, workload=WIDE, mechanism=NOISE, total=10, zeros=[3], method="exact"
+        )
+        assert (found.width <= exact.width + 2).all()
+
+
+def test_a_right_guess_narrows():
+    rng = np.random.default_rng(8)
+    truth = np.array([40, 20] + [0] * 10)
+    row = np.array([1] + [0] * 11)
+    widths = {"guess": 0.0, "exact": 0.0}
+    for _ in range(4):
+        y = truth + NOISE.rvs(12, rng=rng)
+        how = {"mechanism": NOISE, "total": 60, "rng": 1}
+        widths["guess"] += table_confint(y, row, guess=truth, **how).width
+        widths["exact"] += table_confint(y, row, method="exact", **how).width
+    assert widths["guess"] < 0.9 * widths["exact"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("counts", "guess"), [((0, 0, 6), (0, 0, 6)), ((3, 3, 0), (6, 0, 0))], ids=str
+)
+def test_tests_for_a_guess_cover_by_enumeration(counts, guess):
+    errors = np.array(list(product(range(-3, 4), repeat=3)))
+    mass = np.prod(SMALL.pmf(errors), axis=1)
+    kept = mass > 5e-4
+    missed = mass[~kept].sum()  # what is left out counts as missed
+    how = {"mechanism": SMALL, "total": 6, "guess": guess}
+    for error, share in zip(errors[kept], mass[kept], strict=True):
+        found = table_confint(error + counts, [1, 0, 0], **how)
+        missed += share * (not found.lower <= counts[0] <= found.upper)
+    missed += 1.0 - mass.sum()
+    assert missed <= 0.05 + mass[~kept].sum() + 1.0 - mass.sum()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("law", "truth", "together"),
+    [
+        (Geometric(scale=1.0), (0, 0, 0, 12), False),
+        (Laplace(scale=1.0), (3, 3, 3, 3), False),
+        (Gaussian(sigma=2.0), (0, 0, 0, 12), True),
+    ],
+    ids=str,
+)
+def test_regions_cover_in_simulations(law, truth, together):
+    rng, reps = np.random.default_rng(4), 40
+    rows = np.array([[1, 0, 0, 0], [1, 0, 0, -1], [1, 1, 0, 0]])
+    known = rows @ truth
+    how = {"workload": WIDE, "mechanism": law, "total": 12, "reps": 499, "simultaneous": together}
+    missed = []
+    for number in range(reps):
+        found = table_confint(WIDE @ truth + law.rvs(8, rng=rng), rows, rng=number, **how)
+        missed.append((known < found.lower) | (known > found.upper))
+    missed = np.array(missed)
+    # binomial tails of 40 at 0.05: more than 13 once in 2e8
+    assert (missed.any(axis=1).sum() if together else missed.sum(axis=0).max()) <= 13
+
+
+def test_what_contradicts_the_noise_is_empty_and_says_so():
+    found = table_confint(
+        [50, 60, 0], [1, 0, 0], mechanism=NOISE, total=8, simultaneous=True, rng=1
+    )
+    assert found.empty
+    assert found.consistency < 0.001
+    assert "contradict the noise" in " ".join(found.notes)
+
+
+def test_functions_that_nothing_determines_are_bounded_by_what_is_known():
+    found = table_confint(
+        [5.0, 9.0],
+        [[1, 0, 0], [1, 1, 0], [1, -1, 0]],
+        workload=[[1, 1, 0], [0, 0, 1]],
+        mechanism=NOISE,
+        simultaneous=True,
+        rng=1,
+    )
+    assert found.estimate[0] == (found.lower[0] + found.upper[0]) / 2
+    assert np.isinf(found.unbiased_upper).tolist() == [True, False, True]
+    assert found.lower[0] == 0
+    assert found.upper[0] == found.upper[1] < np.inf
+    open_ = table_confint([5.0], [0, 1], workload=[[1, 0]], mechanism=NOISE, method="exact")
+    assert open_.lower == 0
+    assert np.isinf(open_.upper)
+
+
+def test_labels_of_a_release_are_kept():
+    cells = pd.MultiIndex.from_product([["F", "M"], ["y", "o"]], names=["sex", "age"])
+    table = pd.Series([4, -1, 9, 3], cells)
+    release = dpi.Release.from_tables(
+        [table, pd.Series([2, 13], pd.Index(["F", "M"], name="sex")), 16],
+        mechanism=[NOISE, DiscreteGaussian(sigma=1.5), Exact()],
+    )
+    rows = pd.DataFrame([[1, 0, 0, -1]], ["difference"], release.workload.columns)
+    found = table_confint(release, rows, rng=1)
+    assert found.summary_frame().index.tolist() == ["difference"]
+    assert found["difference"].upper <= 16
+
+
+@pytest.mark.parametrize(
+    ("error", "change", "message"),
+    [
+        (InvalidParameterError, {"method": "profile"}, "44.7"),
+        (InvalidParameterError, {"method": "sparse"}, "method must be one of"),
+        (InvalidParameterError, {"guess": [1, 2]}, "3 entries"),
+        (InvalidParameterError, {"guess": [1, -2, 0]}, "guess must be >= 0"),
+        (InvalidParameterError, {"guess": [1, 2, 3], "simultaneous": True}, "region alone"),
+        (InvalidParameterError, {"total": 4.5}, "whole number"),
+        (InvalidParameterError, {"reps": 20, "method": "region"}, "reps must be"),
+        (InvalidParameterError, {"alpha": 0.5}, "alpha must be < 0.5"),
+        (IncompatibleReleaseError, {"total": 3, "zeros": [0, 1, 2]}, "no table agrees"),
+        (
+            IncompatibleReleaseError,
+            {"values": dpi.Release([1, 2, 3], mechanism=NOISE, clamp=0), "mechanism": None},
+            "must not be bounded",
+        ),
+        (
+            InvalidParameterError,
+            {"values": dpi.Release([1, 2, 3], weights=np.tri(3), mechanism=NOISE)}
+            | {"mechanism": None},
+            "share noises",
+        ),
+    ],
+)
+def test_refusals(error, change, message):
+    how = {"values": [4, 2, 3], "weights": [1, 0, 0], "mechanism": NOISE} | change
+    with pytest.raises(error, match=message):
+        table_confint(how.pop("values"), how.pop("weights"), **how)
