@@ -54,7 +54,7 @@ from dpinfer.regression.least_squares import (
     reliability,
 )
 from dpinfer.releases.coerce import noisy
-from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
+from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import Table
 
@@ -85,10 +85,10 @@ _METHODS = {
 }
 
 _FEW_ROWS = 50
-_WIDE: dict[Link, float] = {"identity": np.inf, "logit": 1.2} | dict.fromkeys(
+_WIDE: dict[str, float] = {"identity": np.inf, "logit": 1.2} | dict.fromkeys(
     ("probit", "cloglog", "log"), 0.8
 )
-_TOO_WIDE: dict[Link, float] = {"identity": np.inf, "logit": 2.0} | dict.fromkeys(
+_TOO_WIDE: dict[str, float] = {"identity": np.inf, "logit": 2.0} | dict.fromkeys(
     ("probit", "cloglog", "log"), 1.2
 )
 """Standard deviations of the noise in a linear predictor: for a remark, and for a refusal."""
@@ -183,6 +183,14 @@ class NoisyGLM(ColumnsResult):
         """
         return self._name(reliability(self.moments))
 
+    def conf_int(self, alpha: float = 0.05) -> Intervals:
+        """Return :class:`~dpinfer.Intervals` of level 1 - ``alpha`` in (0, 1) for the coefficients.
+
+        They unpack as ``lower, upper``; ``np.asarray`` of them has the ends in two columns, as in
+        statsmodels.
+        """
+        return self._wald(alpha)
+
     def predict(self, exog: Any = None, *, exposure: Any = None, offset: Any = None) -> Any:
         """Return the expected response, shape (m,), at confidential values of the covariates.
 
@@ -256,6 +264,10 @@ class NoisyGLM(ColumnsResult):
     @cached_property
     def _params(self) -> FloatArray:
         return np.asarray(self.roots[0])
+
+    @property
+    def _pvalues(self) -> FloatArray:
+        return self._wald_pvalues
 
 
 def noisy_glm(

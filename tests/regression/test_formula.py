@@ -61,7 +61,7 @@ def loadings(fit, term, row=0):
 
 def test_the_matrices_are_those_of_statsmodels(engine, table):
     formula = "y ~ x * C(g) + z"
-    fit = noisy_ols(formula, table, noise={"x": 0.0, "y": 0.0}, weights="w")
+    fit = noisy_ols(formula, table, noise={"x": 0.0, "y": 0.0}, weights="w", cov_type="HC1")
     peer = smf.wls(formula, table, weights=table["w"]).fit(cov_type="HC1", use_t=True)
     assert list(fit.params.index) == list(peer.params.index)
     pd.testing.assert_series_equal(fit.params, peer.params)
