@@ -36,6 +36,7 @@ class Source:
     slopes: FloatArray  # shape (1 or n, p)
     variance: FloatArray  # shape (1 or n,); 0 in rows that do not have it
     fourth: FloatArray  # its cumulant, shape (1 or n,)
+    column: int = 0  # of the noisy columns of the data
 
 
 class Rows(NamedTuple):
@@ -502,7 +503,14 @@ def sandwich(slope: FloatArray, meat: FloatArray) -> FloatArray:
     return np.asarray((found + found.T) / 2.0)
 
 
-def noise_meat(equations: CorrectedScores, root: Root) -> FloatArray:
+class WithProducts(Equations, Protocol):
+    """Estimating equations whose products of scores are corrected too."""
+
+    def products(self, beta: FloatArray) -> FloatArray:
+        """Sum of the products of the confidential scores, estimated without bias."""
+
+
+def noise_meat(equations: WithProducts, root: Root) -> FloatArray:
     """Covariance matrix of the sum of the scores that is due to the noise alone."""
     meat = root.scores.T @ root.scores - equations.products(root.beta)
     size = np.sqrt(np.abs(np.diagonal(meat)))

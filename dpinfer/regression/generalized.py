@@ -12,13 +12,10 @@ from scipy import linalg, optimize, special
 
 from dpinfer._check import FloatArray, as_pandas, check_flag, check_option, check_scalar, show
 from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
-from dpinfer.mechanisms.independent import groups as parts_of
-from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.regression._corrected_scores import (
     ConditionalScores,
     CorrectedScores,
     GlmFamily,
-    Kind,
     Law,
     Link,
     Root,
@@ -47,6 +44,7 @@ from dpinfer.regression._moments import (
     cluster_correction,
     weakness,
 )
+from dpinfer.regression._polynomials import LEAST_SIGMA, PolynomialScores, of_rows, sources_of
 from dpinfer.regression._results import ColumnsResult
 from dpinfer.regression.least_squares import (
     UNCERTAINTIES,
@@ -94,7 +92,6 @@ _TOO_WIDE: dict[str, float] = {"identity": np.inf, "logit": 2.0} | dict.fromkeys
 """Standard deviations of the noise in a linear predictor: for a remark, and for a refusal."""
 
 _MOST_NOISES = 4
-_LEAST_SIGMA = 1.0
 _NAIVE_REACH, _REACH = 2.0, 0.5
 _SAME_ROOT = 1e-6
 _LEAST_DISPERSION, _MOST_DISPERSION = 1e-6, 1e4
@@ -121,7 +118,8 @@ class NoisyGLM(ColumnsResult):
     iterations : int
         Steps of Newton's method to it.
     noise_of_predictor : float
-        The largest standard deviation of the noise in a row's linear predictor.
+        The largest standard deviation of the noise in a row's linear predictor; its root mean
+        square where formulas have squares or products of noisy columns.
 
     Examples
     --------
@@ -565,55 +563,26 @@ def _check_response(family: GlmFamily, response: FloatArray, variance: FloatArra
 
 
 def _sources(design: Design, response: Law) -> list[Source]:
-    errors, size = design.errors, len(design.endog)
+    errors = design.errors
     if errors.shared:
         raise InvalidParameterError(
             "noise must have independent errors of columns for noisy_glm, got covariances: "
             "noisy_ols takes them, for least squares"
         )
-    of_covariates = design.noisy > 0
-    excess = errors.excess()
-    found: list[Source] = []
-    for j, column in enumerate(errors.columns):
-        slopes = np.zeros((len(design.loadings), design.exog.shape[1]))
-        slopes[:, design.noisy[of_covariates] - 1] = design.loadings[:, of_covariates, j]
-        if not slopes.any() or not errors.variance[:, j].any():
-            continue
-        if design.loadings[:, ~of_covariates, j].any():
-            raise InvalidParameterError(
-                f"endog must not be made of a noisy column that is in a covariate too, got "
-                f"{show(column)} in both: noisy_ols takes that, for least squares"
-            )
-        variance = errors.variance[:, j]
-        fourth = excess[:, j] * np.square(variance)
-        law = errors.laws[j]
-        if law is None:
-            found.append(_allowed(Source("other", slopes, variance, fourth), response, column, law))
-            continue
-        for part, cells in parts_of(law, size):
-            if isinstance(part, Exact):
-                continue
-            own, its = variance, fourth
-            if len(cells) < size:
-                inside = np.isin(np.arange(size), cells)
-                own, its = np.where(inside, own, 0.0), np.where(inside, its, 0.0)
-            found.append(_allowed(Source(_kind(part), slopes, own, its), response, column, part))
-    return found
+    bent = {i for pair in design.curves for i in pair}
+    return [
+        _allowed(source, response, column, law, source.column in bent)
+        for source, column, law in sources_of(design)
+    ]
 
 
-def _kind(law: Any) -> Kind:
-    if isinstance(law, Laplace):
-        return "laplace"
-    if isinstance(law, Geometric):
-        return "geometric"
-    if isinstance(law, Gaussian):
-        return "gaussian"
-    if isinstance(law, DiscreteGaussian) and np.min(law.sigma) >= _LEAST_SIGMA:
-        return "gaussian"
-    return "other"
-
-
-def _allowed(source: Source, response: Law, column: Any, law: Any) -> Source:
+def _allowed(source: Source, response: Law, column: Any, law: Any, bent: bool) -> Source:
+    if bent and response.family != "gaussian" and source.kind not in _ANY_SCORE:
+        raise InvalidParameterError(
+            f"noise[{column!r}] must be Laplace or Geometric where the formula has its square or "
+            f"its product with another noisy column, for family={response.family!r}, got "
+            f"{show(law)}"
+        )
     taken = {
         "gaussian": ("laplace", "geometric", "gaussian", "other"),
         "poisson": ("laplace", "geometric", "gaussian"),
@@ -622,7 +591,7 @@ def _allowed(source: Source, response: Law, column: Any, law: Any) -> Source:
     if source.kind in taken:
         return source
     gaussian = (
-        f", Gaussian, or DiscreteGaussian with sigma >= {_LEAST_SIGMA:g}"
+        f", Gaussian, or DiscreteGaussian with sigma >= {LEAST_SIGMA:g}"
         if "gaussian" in taken
         else " (Gaussian noise has an exact correction for the logit and the Poisson model only)"
     )
@@ -667,9 +636,7 @@ class _Model:
         _check_response(law.family, design.endog, response_variance)
         moments = Moments.of(design)
         to_units = moments.to_units * np.sqrt(len(design.endog))
-        sources = [
-            replace(x, slopes=np.asarray(x.slopes @ to_units)) for x in _sources(design, law)
-        ]
+        sources = [of_rows(x, slice(None), to_units) for x in _sources(design, law)]
         rows = Rows(
             design.exog @ to_units,
             design.endog,
@@ -705,7 +672,7 @@ class _Model:
             )
         return True
 
-    def equations(self) -> CorrectedScores | ConditionalScores:
+    def equations(self) -> CorrectedScores | ConditionalScores | PolynomialScores:
         """Return the estimating equations for the confidential coefficients."""
         if self.is_conditional:
             spread = [x.slopes * np.sqrt(x.variance)[:, np.newaxis] for x in self.sources]
@@ -715,7 +682,14 @@ class _Model:
                 f"noise must be that of at most {_MOST_NOISES} columns for family="
                 f"{self.family!r}, got {len(self.sources)}: each triples the terms"
             )
-        return CorrectedScores(self.law, self.rows, self.sources)
+        return self.corrected(self.law)
+
+    def corrected(self, law: Law) -> CorrectedScores | PolynomialScores:
+        """Return the corrected scores of a law of the response."""
+        if not self.design.curves:
+            return CorrectedScores(law, self.rows, self.sources)
+        curves = {pair: curve @ self.to_units for pair, curve in self.design.curves.items()}
+        return PolynomialScores(law, self.rows, self.sources, curves)
 
     def naive_root(self) -> Root:
         """Fit the published values as if they were confidential."""
@@ -772,12 +746,20 @@ class _Model:
         return sorted(roots, key=lambda x: float(np.linalg.norm(x.beta - calibrated)))
 
     def width(self, root: Root) -> float:
-        """Return the largest standard deviation of the noise in a linear predictor."""
+        """Return the largest standard deviation of the noise in a linear predictor.
+
+        Its root mean square where it grows with the published values, as that of a square does.
+        """
         deltas = [x.slopes @ root.beta for x in self.sources]
         pairs = list(zip(self.sources, deltas, strict=True))
         found = np.sqrt(sum((x.variance * delta**2 for x, delta in pairs), np.zeros(1)))
+        if self.design.curves:
+            weights = self.rows.weights
+            mean = weights @ np.broadcast_to(np.square(found), weights.shape) / weights.sum()
+            found = np.sqrt(mean)
         width, most = float(np.max(found)), _TOO_WIDE[self.law.link]
-        if self.family == "poisson" and not all(finite_moment(x, d, 2) for x, d in pairs):
+        self._check_bends(root)
+        if self._is_steep and not all(finite_moment(x, d, 2) for x, d in pairs):
             raise ConvergenceError(
                 "the corrected equations have no finite variance at their root: the coefficient "
                 "of a column with Laplace or geometric noise is above half of one over its scale. "
@@ -790,6 +772,24 @@ class _Model:
                 "out rows or columns with so much noise"
             )
         return width
+
+    @property
+    def _is_steep(self) -> bool:
+        """Whether scores grow with exp(η), and no square in η comes in between."""
+        return (self.family == "poisson" or self.law.link == "cloglog") and not self.design.curves
+
+    def _check_bends(self, root: Root) -> None:
+        if self.family != "poisson" and self.law.link != "cloglog":
+            return
+        curves = {
+            pair: curve @ (self.to_units @ root.beta) for pair, curve in self.design.curves.items()
+        }
+        if any((i != j and curve.any()) or (curve > 0.0).any() for (i, j), curve in curves.items()):
+            raise ConvergenceError(
+                "the exponential of a product of two noisy columns, or of a square with a "
+                "coefficient above 0, has no mean over the noise: leave the term out, or use "
+                "family='negative-binomial' or the logit link, whose scores do not grow so"
+            )
 
     def dispersed(self, cov_type: Covariance, groups: Any, use_t: bool) -> NoisyGLM:
         """Return the fit at the dispersion at which squared scores are as large as they should."""
@@ -807,11 +807,13 @@ class _Model:
         model, law = self, self.law
         for _ in range(_DISPERSION_STEPS):
             root = fit(replace(model, law=law))
-            at = CorrectedScores(law, self.rows, self.sources if sources is None else sources)
+            at = (
+                self.corrected(law) if sources is None else CorrectedScores(law, self.rows, sources)
+            )
 
-            def excess(log: float, at: CorrectedScores = at, beta: FloatArray = root.beta) -> float:
+            def excess(log: float, at: Any = at, beta: FloatArray = root.beta) -> float:
                 other = at.law._replace(dispersion=float(np.exp(log)))
-                return replace(at, law=other).excess(beta)
+                return float(replace(at, law=other).excess(beta))
 
             ends = np.log([_LEAST_DISPERSION, _MOST_DISPERSION])
             if excess(ends[0]) <= 0.0:
@@ -851,7 +853,7 @@ class _Model:
         covariance = self._covariance(roots[0], cov_type, groups)
         if uncertainty == "noise":
             equations = self.equations()
-            assert isinstance(equations, CorrectedScores)  # others were refused
+            assert not isinstance(equations, ConditionalScores)  # they were refused
             covariance = sandwich(roots[0].slope, noise_meat(equations, roots[0]))
         remarks = self._remarks(roots, width, uncertainty)
         return self._result(
@@ -887,7 +889,7 @@ class _Model:
                 f"the noise of a linear predictor has standard deviation {width:.2g}, above "
                 f"{_WIDE[self.law.link]:g}: intervals may cover too rarely"
             )
-        if self.family == "poisson" and not all(
+        if self._is_steep and not all(
             finite_moment(x, x.slopes @ roots[0].beta, 4) for x in self.sources
         ):
             found.append(

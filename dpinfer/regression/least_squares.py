@@ -55,8 +55,12 @@ def reliability(moments: Moments) -> FloatArray:
     ordered = triangle[:, np.argsort(noisy, kind="stable")]
     beyond = np.asarray(np.linalg.qr(ordered, mode="r"))[clean:, clean:]
     variation = np.square(beyond).sum(axis=0) / moments.mean_weight
-    lost = np.diagonal(moments.errors) * np.square(moments.reach)
-    share[noisy] = 1.0 - lost[moments.design.noisy > 0] / variation
+    if moments.design.curves:
+        units = triangle / np.sqrt(moments.mean_weight)
+        lost = np.diagonal(units.T @ moments.noise @ units)[noisy]
+    else:
+        lost = (np.diagonal(moments.errors) * np.square(moments.reach))[moments.design.noisy > 0]
+    share[noisy] = 1.0 - lost / variation
     return share
 
 
@@ -112,8 +116,8 @@ class NoisyRegression(ColumnsResult):
             standard error, after Fieller. It holds its level for few rows and low reliability,
             and is infinite where the rows do not bound a coefficient. ``"wald"``: coefficients
             within t standard errors, a limit for many rows. By default ``"score"`` wherever it is
-            there: for the method of moments with noisy covariates, ``uncertainty="noise+sampling"``
-            and rows that are not clustered.
+            there: for the method of moments, noisy covariates without squares,
+            ``uncertainty="noise+sampling"``, and rows that are not clustered.
 
         Returns
         -------
@@ -161,8 +165,9 @@ class NoisyRegression(ColumnsResult):
         level = check_alpha(alpha)
         if self._score_sets is None:
             raise InvalidParameterError(
-                "method must be 'wald' here: score sets are for noisy covariates, fitted by the "
-                "method of moments, with uncertainty='noise+sampling' and without groups"
+                "method must be 'wald' here: score sets are for noisy covariates without squares "
+                "or products of noisy columns, fitted by the method of moments, with "
+                "uncertainty='noise+sampling' and without groups"
             )
         below, above = self._score_sets.ends(float(self._reference.isf(level / 2.0)))
         unbounded = (
@@ -280,6 +285,7 @@ class NoisyRegression(ColumnsResult):
             and self.uncertainty == "noise+sampling"
             and self.groups is None
             and bool(self.solution.moments.noisy.any())
+            and not self.design.curves
         )
         return ScoreSets.of(self.solution) if offered else None
 

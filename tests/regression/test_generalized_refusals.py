@@ -79,7 +79,7 @@ def test_refusals_of_conditional_scores(change, message):
 def test_formulas_are_linear_in_noisy_columns_that_are_not_in_the_response():
     table = pd.DataFrame({"n": COUNTS, "z": Z})
     with pytest.raises(InvalidParameterError, match="formula must be linear") as caught:
-        dpi.noisy_glm("n ~ z + I(z**2)", table, family="poisson", noise={"z": LAW})
+        dpi.noisy_glm("n ~ z + I(z**3)", table, family="poisson", noise={"z": LAW})
     assert "delta" not in str(caught.value)
     with pytest.raises(InvalidParameterError, match="in both"):
         dpi.noisy_glm("I(n - z) ~ z", table, family="gaussian", noise={"z": LAW})
