@@ -346,8 +346,9 @@ def noisy_glm(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed; if a term of the formula is not linear in the
-        noisy columns; if there is no exact correction for the laws of the noise and the family.
+        If an argument is outside what is allowed; if a term of the formula is not of degree two at
+        most in the noisy columns; if there is no exact correction for the laws of the noise and the
+        family.
     NotEstimableError
         If the columns are linearly dependent, there are too few rows, the noise is as wide as
         the variation of the noisy covariates, or the noise of a linear predictor has a standard
@@ -366,6 +367,17 @@ def noisy_glm(
     - ``"poisson"``, any law with a moment generating function M: exp(η) is divided by M(δ). It
       needs abs(δ) < 1/(2·scale) for Laplace and geometric noise, as otherwise there is no variance;
     - ``"gaussian"``: variance and fourth cumulant are enough.
+
+    Squares and products of two noisy columns, ``I(x**2)`` and ``x:z``, under geometric or Laplace
+    noise, and under any for ``"gaussian"``: the same operators are applied to the score as a
+    function of the columns themselves. Where scores grow with exp(η), for ``"poisson"`` and
+    ``"cloglog"``, coefficients of squares must be below 0, and products of two noisy columns are
+    refused, as there is no mean over the noise.
+
+    The likelihoods of ``"probit"``, ``"cloglog"`` and ``"negative-binomial"`` are linear in the
+    response too, and corrected likewise, under geometric and Laplace noise. The dispersion solves
+    Σ(f'² - μ/(1 + dispersion·μ)) = 0, corrected, by which squared scores are as large as the model
+    says; the coefficients do not depend on its error to the first order.
 
     Corrections of several noises are applied one after the other, to at most four. The scores are
     S = ∂G/∂β, and with J = Σ∂S/∂β the covariance is J⁻¹(ΣSSᵀ)J⁻ᵀ; with ``uncertainty="noise"`` it

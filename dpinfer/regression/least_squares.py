@@ -366,8 +366,10 @@ def noisy_ols(
         Whether the coefficients are those of a population from which the rows are a sample, or
         those that least squares would give for the confidential values of these very rows.
     nonlinear : {"refuse", "delta"}
-        What to do with terms of a formula that are not linear in the noisy columns, such as a
-        share with a noisy denominator: ``"delta"`` linearises them at the published values.
+        What to do with terms of a formula that are not of degree two at most in the noisy columns,
+        such as a share with a noisy denominator: ``"delta"`` linearises all that are not linear,
+        at the published values. Squares and products of two noisy columns in covariates,
+        ``I(x**2)`` and ``x:z``, are exact by default.
     use_t : bool, default True
         Whether tests and intervals use Student's t distribution with n - p degrees of freedom (one
         less than the number of groups for ``"cluster"``), or the normal one.
@@ -385,8 +387,8 @@ def noisy_ols(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, a term of the formula is not linear in the
-        noisy columns, or a published value is not a whole number although its noise is.
+        If an argument is outside what is allowed, a term of the formula is not of degree two at
+        most in the noisy columns, or a published value is not a whole number although its noise is.
     NotEstimableError
         If the columns are linearly dependent, there are too few rows, or the noise is as wide as
         the variation of the noisy covariates.
@@ -405,6 +407,13 @@ def noisy_ols(
     M-estimator, M⁻¹(Σ ψᵢ ψᵢᵀ)M⁻¹ with ψᵢ what row i adds to the equations: it holds whatever the
     variance of each row, and has the noise in it. It is a limit for many rows.
 
+    Squares and products of two noisy columns share the noise of these: products of covariates are
+    corrected as polynomials in the counts, not column by column. With errors of variance v and
+    fourth moment m₄, z³ is estimated by y³ - 3vy and z⁴ by y⁴ - 6vy² + 6v² - m₄. Intervals of such
+    coefficients are limits for many rows, more than others: in 300 tables of 4,000 rows with
+    geometric noise of scale 1.5 and z of variance 6, 95 % intervals covered 94.7 %,
+    with medians of 2.95, 0.514 and -0.0807 for 3, 0.5 and -0.08.
+
     ``"fuller"`` takes the noise off c times, c = min(1, λ - 1/d) - (k + 1)/d, with k noisy
     covariates, d = n less the covariates without noise, and λ the smallest root of
     det(XᵀWX - λ Σ wᵢ Σᵢ) = 0 (after Fuller 1987, section 2.5, whose root has the response in
@@ -417,7 +426,10 @@ def noisy_ols(
     with 50 rows 92 to 96 % (``"HC1"``) or 94 to 98 % (``"HC3"``), with 200 or 1,000 rows 94 to
     97 %, and with ``uncertainty="noise"`` 94 to 97 %. Naive intervals for the coefficient of the
     noisy covariate cover 85, 57 and 34 % with 50 rows, and 7, 0 and 0 % with 1,000. Where the noise
-    is so wide that what is left of a covariate is not clearly there, ``summary`` says so.
+    noise is so wide that what is left of a covariate is not clearly there, ``summary`` says so.
+    Those are intervals by standard errors; the default ones of the method of moments, score sets,
+    hold where the former do not (``conf_int`` of the result has figures), and ``pvalues`` are
+    theirs. ``t_test`` and ``wald_test`` are by standard errors.
 
     Errors of different rows must be independent, unless ``groups`` says otherwise. For
     ``uncertainty="noise"``, errors known by their standard deviations only, or with covariances,
