@@ -20,7 +20,8 @@ from scipy import linalg, special
 from dpinfer._check import FloatArray
 from dpinfer.errors import ConvergenceError, NotEstimableError
 
-GlmFamily = Literal["gaussian", "binomial", "poisson"]
+GlmFamily = Literal["gaussian", "binomial", "poisson", "negative-binomial"]
+Link = Literal["identity", "logit", "probit", "cloglog", "log"]
 Kind = Literal["laplace", "geometric", "gaussian", "other"]
 
 Derivatives = Callable[[int], FloatArray]
@@ -35,6 +36,7 @@ class Source:
     slopes: FloatArray  # shape (1 or n, p)
     variance: FloatArray  # shape (1 or n,); 0 in rows that do not have it
     fourth: FloatArray  # its cumulant, shape (1 or n,)
+    column: int = 0  # of the noisy columns of the data
 
 
 class Rows(NamedTuple):
@@ -46,43 +48,157 @@ class Rows(NamedTuple):
     exposure: FloatArray
     exposure_variance: FloatArray
     weights: FloatArray
+    offset: FloatArray
 
 
 # Derivatives of log-likelihoods by the linear predictor.
 
 
-def _gaussian(eta: FloatArray, response: FloatArray) -> Derivatives:
-    held = {1: response - eta, 2: -np.ones_like(eta)}
-    return lambda order: held.get(order, np.zeros_like(eta))
+class Piece(NamedTuple):
+    """A part of a log-likelihood: a number that may be noisy times a function of η."""
+
+    multiplier: FloatArray
+    variance: FloatArray  # of the error of the multiplier
+    function: Derivatives  # from order 1 on
 
 
-@cache
-def _logit_polynomial(order: int) -> Any:
-    """Return the derivative of log(1 + exp(η)) as a polynomial in expit(η)."""
-    p = np.polynomial.Polynomial([0.0, 1.0])
-    return p if order == 1 else _logit_polynomial(order - 1).deriv() * (p - p * p)
+class Law(NamedTuple):
+    """The law of a response, given η."""
+
+    family: GlmFamily
+    link: Link
+    dispersion: float = 0.0  # variance of a negative binomial: μ + dispersion·μ²
 
 
-def _binomial(eta: FloatArray, response: FloatArray) -> Derivatives:
-    chance = special.expit(eta)
-    return lambda order: response * (order == 1) - _logit_polynomial(order)(chance)
+_EXACT = np.zeros(1)
+_ONE = np.ones(1)
 
 
-_LIKELIHOODS: dict[str, Callable[[FloatArray, FloatArray], Derivatives]] = {
-    "gaussian": _gaussian,
-    "binomial": _binomial,
+def _linear(order: int) -> FloatArray:
+    return _ONE if order == 1 else _EXACT
+
+
+def _solution(start: FloatArray, base: Derivatives) -> Derivatives:
+    """Return the derivatives, from order 0 on, of u with u' = u(base - u)."""
+    found = [start]
+
+    def derivative(order: int) -> FloatArray:
+        while len(found) <= order:
+            k = len(found) - 1
+            terms = (comb(k, i) * found[i] * (base(k - i) - found[k - i]) for i in range(k + 1))
+            found.append(np.asarray(sum(terms)))
+        return found[order]
+
+    return derivative
+
+
+def _chance(eta: FloatArray) -> Derivatives:
+    return _solution(special.expit(eta), lambda order: _EXACT if order else _ONE)
+
+
+def _gaussian(eta: FloatArray, rows: Rows, law: Law) -> list[Piece]:
+    square = {1: -eta, 2: -_ONE}
+    return [
+        Piece(rows.response, rows.response_variance, _linear),
+        Piece(_ONE, _EXACT, lambda order: square.get(order, _EXACT)),
+    ]
+
+
+def _logit(eta: FloatArray, rows: Rows, law: Law) -> list[Piece]:
+    chance = _chance(eta)
+    return [
+        Piece(rows.response, rows.response_variance, _linear),
+        Piece(-_ONE, _EXACT, lambda order: chance(order - 1)),
+    ]
+
+
+def _probit(eta: FloatArray, rows: Rows, law: Law) -> list[Piece]:
+    def mills(points: FloatArray) -> Derivatives:  # φ/Φ, the derivative of log Φ
+        ratio = np.sqrt(2.0 / np.pi) / special.erfcx(-points / np.sqrt(2.0))
+        base = {0: -points, 1: -_ONE}
+        return _solution(ratio, lambda order: base.get(order, _EXACT))
+
+    up, down = mills(eta), mills(-eta)
+
+    def none(order: int) -> FloatArray:
+        return np.asarray((-1.0) ** order * down(order - 1))
+
+    return [
+        Piece(rows.response, rows.response_variance, lambda order: up(order - 1) - none(order)),
+        Piece(_ONE, _EXACT, none),
+    ]
+
+
+def _cloglog(eta: FloatArray, rows: Rows, law: Law) -> list[Piece]:
+    mean = np.exp(eta)
+    one = _solution(1.0 / special.exprel(mean), lambda order: (order == 0) - mean)
+    return [
+        Piece(rows.response, rows.response_variance, lambda order: one(order - 1) + mean),
+        Piece(-_ONE, _EXACT, lambda order: mean),
+    ]
+
+
+def _poisson(eta: FloatArray, rows: Rows, law: Law) -> list[Piece]:
+    mean = np.exp(eta)
+    return [
+        Piece(rows.response, rows.response_variance, _linear),
+        Piece(-rows.exposure, rows.exposure_variance, lambda order: mean),
+    ]
+
+
+def _negative_binomial(eta: FloatArray, rows: Rows, law: Law) -> list[Piece]:
+    chance = _chance(eta + np.log(law.dispersion))
+    return [
+        Piece(
+            rows.response,
+            rows.response_variance,
+            lambda order: _linear(order) - chance(order - 1),
+        ),
+        Piece(np.array([-1.0 / law.dispersion]), _EXACT, lambda order: chance(order - 1)),
+    ]
+
+
+_LIKELIHOODS: dict[Link | GlmFamily, Callable[[FloatArray, Rows, Law], list[Piece]]] = {
+    "identity": _gaussian,
+    "logit": _logit,
+    "probit": _probit,
+    "cloglog": _cloglog,
+    "poisson": _poisson,
+    "negative-binomial": _negative_binomial,
 }
 
 
-def _squared_score(score: Derivatives, variance: FloatArray) -> Derivatives:
-    """Return derivatives, from the second on, of R: R'' is f'² less the response's variance."""
+def pieces(eta: FloatArray, rows: Rows, law: Law) -> list[Piece]:
+    """Return the log-likelihoods of rows, at other linear predictors than theirs."""
+    return _LIKELIHOODS[law.family if law.link == "log" else law.link](eta, rows, law)
+
+
+def likelihood(eta: FloatArray, rows: Rows, law: Law) -> Derivatives:
+    """Return the derivatives of log-likelihoods, from order 1 on."""
+    parts = pieces(eta, rows, law)
+    return lambda order: np.asarray(sum(x.multiplier * x.function(order) for x in parts))
+
+
+def squared_score(eta: FloatArray, rows: Rows, law: Law) -> Derivatives:
+    """Return derivatives, from order 2 on, of R: R'' is f'² less what noisy multipliers add."""
+    parts = pieces(eta, rows, law)
+    score = likelihood(eta, rows, law)
+
+    def square(function: Derivatives, k: int) -> Any:
+        return sum(comb(k, i) * function(1 + i) * function(1 + k - i) for i in range(k + 1))
 
     def derivative(order: int) -> FloatArray:
         k = order - 2
-        found = sum(comb(k, i) * score(1 + i) * score(1 + k - i) for i in range(k + 1))
-        return np.asarray(found - variance * (k == 0))
+        noise = sum(x.variance * square(x.function, k) for x in parts if x.variance.any())
+        return np.asarray(square(score, k) - noise)
 
     return derivative
+
+
+def overdispersion(eta: FloatArray, rows: Rows, law: Law) -> Derivatives:
+    """Return derivatives, from order 2 on, of R: R'' is f'² less its mean, μ/(1 + dispersion·μ)."""
+    squared, chance = squared_score(eta, rows, law), _chance(eta + np.log(law.dispersion))
+    return lambda order: squared(order) - chance(order - 2) / law.dispersion
 
 
 # Corrections: operators whose mean over the noise is the function itself.
@@ -220,27 +336,27 @@ class Equations(Protocol):
 class CorrectedScores:
     """Scores of the corrected log-likelihood."""
 
-    family: GlmFamily
+    law: Law
     rows: Rows
     sources: list[Source]
 
     def predictors(self, beta: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
         """Return η, and what a unit of each noise adds to it."""
-        return self.rows.exog @ beta, [x.slopes @ beta for x in self.sources]
+        eta = self.rows.exog @ beta + self.rows.offset
+        return eta, [x.slopes @ beta for x in self.sources]
 
     def at(self, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the scores of the rows, (n, p), and the derivative of their sum, (p, p)."""
         eta, deltas = self.predictors(beta)
         rows = self.rows
-        if self.family == "poisson":
+        if self.law.family == "poisson":
             jet = corrected_exp(self.sources, eta, deltas)
             first = [-rows.exposure * x for x in jet.first]
             first[0] += rows.response
             second = {pair: -rows.exposure * x for pair, x in jet.second.items()}
         else:
-            likelihood = _LIKELIHOODS[self.family]
             first, second = corrected(
-                self.sources, eta, deltas, lambda points: likelihood(points, rows.response)
+                self.sources, eta, deltas, lambda points: likelihood(points, rows, self.law)
             )
         scores = rows.exog * (rows.weights * first[0])[:, np.newaxis]
         for one, value in zip(self.sources, first[1:], strict=True):
@@ -251,10 +367,11 @@ class CorrectedScores:
         """Sum of the products of the confidential scores, estimated without bias."""
         eta, deltas = self.predictors(beta)
         rows, sources = self.rows, self.sources
-        if self.family == "poisson":
+        if self.law.family == "poisson":
             once = corrected_exp(sources, eta, deltas).second
             twice = corrected_exp(sources, 2.0 * eta, [2.0 * x for x in deltas]).second
-            flat = corrected(sources, eta, deltas, lambda points: _gaussian(points, points)).second
+            line = Law("gaussian", "identity")
+            flat = corrected(sources, eta, deltas, lambda x: likelihood(x, rows, line)).second
             exposure = np.square(rows.exposure) - rows.exposure_variance
             squared = {
                 pair: exposure * twice[pair]
@@ -263,15 +380,24 @@ class CorrectedScores:
                 for pair in once
             }
         else:
-            likelihood = _LIKELIHOODS[self.family]
-            squared = corrected(
-                sources,
-                eta,
-                deltas,
-                lambda x: _squared_score(likelihood(x, rows.response), rows.response_variance),
-                first=False,
-            ).second
+            squared = self._second(squared_score, beta)
         return self._summed(squared, np.square(rows.weights))
+
+    def excess(self, beta: FloatArray) -> float:
+        """Sum of the squared scores less their mean in the model: 0 at the right dispersion."""
+        return float(self.rows.weights @ self._second(overdispersion, beta)[0, 0])
+
+    def _second(
+        self, function: Callable[[FloatArray, Rows, Law], Derivatives], beta: FloatArray
+    ) -> dict[tuple[int, int], FloatArray]:
+        eta, deltas = self.predictors(beta)
+        return corrected(
+            self.sources,
+            eta,
+            deltas,
+            lambda points: function(points, self.rows, self.law),
+            first=False,
+        ).second
 
     def _summed(self, second: dict[tuple[int, int], FloatArray], weights: FloatArray) -> FloatArray:
         """Second derivatives by β from those by (η, δ)."""
@@ -307,7 +433,7 @@ class ConditionalScores:
         for x, load in zip(self.spread, loads, strict=True):
             drift = drift + x * load[:, np.newaxis]
         size = sum((load**2 for load in loads), np.zeros(1))
-        chance = special.expit(rows.exog @ beta + (r - 0.5) * size)
+        chance = special.expit(rows.exog @ beta + rows.offset + (r - 0.5) * size)
         sufficient = rows.exog + r[:, np.newaxis] * drift
         slope = rows.exog + (2.0 * r - 1.0)[:, np.newaxis] * drift
         own = w * chance * (1.0 - chance)
@@ -377,7 +503,14 @@ def sandwich(slope: FloatArray, meat: FloatArray) -> FloatArray:
     return np.asarray((found + found.T) / 2.0)
 
 
-def noise_meat(equations: CorrectedScores, root: Root) -> FloatArray:
+class WithProducts(Equations, Protocol):
+    """Estimating equations whose products of scores are corrected too."""
+
+    def products(self, beta: FloatArray) -> FloatArray:
+        """Sum of the products of the confidential scores, estimated without bias."""
+
+
+def noise_meat(equations: WithProducts, root: Root) -> FloatArray:
     """Covariance matrix of the sum of the scores that is due to the noise alone."""
     meat = root.scores.T @ root.scores - equations.products(root.beta)
     size = np.sqrt(np.abs(np.diagonal(meat)))

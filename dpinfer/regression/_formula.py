@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, compress
 from typing import TYPE_CHECKING, Any, Literal
@@ -369,6 +369,10 @@ _BLOCK_ROWS = 1 << 12
 """Rows that are gone through together: few enough to stay in the cache."""
 
 
+Curves = dict[tuple[int, int], NDArray[np.float64]]
+"""Coefficients of products of the errors i <= j in the covariates, shapes (n, p)."""
+
+
 @dataclass(frozen=True)
 class Design:
     """A regression of noisy columns on noisy columns, of n rows and p covariates."""
@@ -383,6 +387,7 @@ class Design:
     noisy: NDArray[np.intp]  # which m columns of (response, covariates) have errors
     loadings: FloatArray  # of the k errors in them, shape (1 or n, m, k)
     errors: ColumnErrors
+    curves: Curves = field(default_factory=dict)  # of squares and products of two noisy columns
     spec: Any = None  # what builds the design matrix of other data, for a formula
     notes: tuple[str, ...] = ()
 
@@ -624,10 +629,11 @@ def formula_design(
     triangle = checked_triangle(endog, exog, given)
     response, names = parsed.endog_names, list(parsed.exog_names)
     notes: tuple[str, ...] = ()
+    curves: Curves = {}
     if nonlinear == "delta":
         columns, loadings, notes = _linearised(terms, frame, errors)
     else:
-        columns, loadings = _exact_loadings(
+        columns, loadings, curves = _exact_loadings(
             terms, frame, errors, [response, *names], offered=nonlinear is not None
         )
     noisy, loadings = _with_errors(columns, loadings, errors)
@@ -642,6 +648,7 @@ def formula_design(
         noisy,
         loadings,
         errors,
+        curves,
         terms.design,
         notes,
     )
@@ -731,12 +738,13 @@ Loadings = tuple[NDArray[np.intp], FloatArray]
 
 def _exact_loadings(
     terms: Terms, frame: pd.DataFrame, errors: ColumnErrors, names: list[str], *, offered: bool
-) -> Loadings:
-    """Slopes of the columns in the noisy data; refuse columns that are not linear in them.
+) -> tuple[NDArray[np.intp], FloatArray, Curves]:
+    """Slopes and curvatures of the columns in the noisy data; refuse what bends in other ways.
 
     A function of finitely many arguments is affine where its value at any point follows from its
-    slopes along the axes. That is checked at steps of the size of the values, of the size of the
-    errors, and beyond the range of the data.
+    slopes along the axes, and of degree two where it follows from second differences too. That is
+    checked at steps of the size of the values, of the size of the errors, and beyond the range of
+    the data.
     """
     values = frame[errors.columns].to_numpy(np.float64)
     near = np.maximum(np.maximum(np.abs(values), errors.std), 1.0)
@@ -744,32 +752,75 @@ def _exact_loadings(
     at = terms(frame)
     move = _mover(terms, frame, errors)
     columns, loadings = _slopes(move, near)
-    loadings = np.nan_to_num(loadings, nan=np.inf)
-    with np.errstate(invalid="ignore", over="ignore"):
-        rounding = _ROUNDING * np.einsum("ijk,ik->ij", np.abs(loadings), np.abs(values))
+    loadings = np.where(np.isfinite(loadings), loadings, np.inf)
     rng = np.random.default_rng(0)  # directions in which no product of two steps vanishes
-    for step in (near, far, np.broadcast_to(errors.std, near.shape)):
-        delta = step * rng.uniform(0.5, 1.5, step.shape[1]) * rng.choice([-1.0, 1.0], step.shape)
-        change, bound = move(delta) - at, _TOLERANCE * np.abs(at)
+    moves = [
+        step * rng.uniform(0.5, 1.5, step.shape[1]) * rng.choice([-1.0, 1.0], step.shape)
+        for step in (near, far, np.broadcast_to(errors.std, near.shape))
+    ]
+    curves: Curves = {}
+
+    def bent() -> NDArray[np.bool_]:
         with np.errstate(invalid="ignore", over="ignore"):
-            expected = np.einsum("ijk,ik->ij", loadings, delta)
-            reach = np.einsum("ijk,ik->ij", np.abs(loadings), np.abs(delta))
-            change[:, columns] -= expected
-            bound[:, columns] += _TOLERANCE * reach + rounding
-            bent = np.asarray((np.abs(change) > bound).any(axis=0))
-        bent[columns] |= ~np.isfinite(expected).all(axis=0)
-        if bent.any():
-            raise InvalidParameterError(_refusal(list(compress(names, bent)), errors, offered))
+            wrong = np.zeros(at.shape[1], dtype=bool)
+            rounding = _ROUNDING * np.einsum("ijk,ik->ij", np.abs(loadings), np.abs(values))
+            for delta in moves:
+                change, bound = move(delta) - at, _TOLERANCE * np.abs(at)
+                change[:, columns] -= np.einsum("ijk,ik->ij", loadings, delta)
+                reach = np.einsum("ijk,ik->ij", np.abs(loadings), np.abs(delta))
+                bound[:, columns] += _TOLERANCE * reach + rounding
+                for (i, j), curve in curves.items():
+                    part = curve * (delta[:, i] * delta[:, j])[:, np.newaxis]
+                    change -= part
+                    bound += _TOLERANCE * np.abs(part)
+                wrong |= ~((np.abs(change) <= bound) & np.isfinite(bound)).all(axis=0)
+            wrong[columns] |= ~np.isfinite(loadings).all(axis=(0, 2))
+        return np.asarray(wrong)
+
+    if (wrong := bent()).any():
+        curves = _curvatures(move, near, at, wrong)
+        if (wrong := bent()).any() or any(curve[:, 0].any() for curve in curves.values()):
+            wrong[0] |= any(curve[:, 0].any() for curve in curves.values())
+            raise InvalidParameterError(_refusal(list(compress(names, wrong)), errors, offered))
     mean = loadings.mean(axis=0, keepdims=True)
     alike = (np.ptp(loadings, axis=0) <= _SAME_SLOPE * np.abs(mean)).all()
-    return columns, mean if alike else loadings
+    covariates = {pair: curve[:, 1:] for pair, curve in curves.items()}
+    return columns, mean if alike else loadings, covariates
+
+
+def _curvatures(
+    move: Callable[[FloatArray], FloatArray],
+    step: FloatArray,
+    at: FloatArray,
+    wrong: NDArray[np.bool_],
+) -> Curves:
+    """Coefficients of products of steps in columns that are not linear, shapes (n, 1 + p)."""
+    curves: Curves = {}
+    with np.errstate(invalid="ignore", over="ignore"):
+        for i in range(step.shape[1]):
+            one = _only(step, i)
+            for j in range(i + 1):
+                other = _only(step, j)
+                if i == j:
+                    found = (move(one) + move(-one) - 2.0 * at) / 2.0
+                else:
+                    up, down = move(one + other) - move(one - other), move(other - one)
+                    found = (up - down + move(-one - other)) / 4.0
+                found = np.where(np.isfinite(found), found, np.inf)
+                found[:, ~wrong] = 0.0
+                size = np.abs(at) + np.abs(found).max(axis=0, initial=0.0)
+                found[np.abs(found) <= _SAME_SLOPE * size] = 0.0
+                if found.any():
+                    curves[j, i] = found / (step[:, i] * step[:, j])[:, np.newaxis]
+    return curves
 
 
 def _refusal(terms: list[str], errors: ColumnErrors, offered: bool) -> str:
     return (
-        f"formula must be linear in the noisy columns {show(errors.columns)}, and its columns "
-        f"{show(terms)} are not: mean and variance of their errors would depend on the "
-        "confidential values. Products with columns that have no noise are allowed"
+        f"formula must be linear in the noisy columns {show(errors.columns)}, or covariates of "
+        f"degree two in them, and its columns {show(terms)} are not: mean and variance of their "
+        "errors would depend on the confidential values. Products with columns that have no noise "
+        "are allowed"
         + (
             "; nonlinear='delta' linearises, which is an approximation for noise that is small "
             "beside the values"

@@ -13,7 +13,9 @@ from scipy import linalg
 
 from dpinfer._check import FloatArray, as_table, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.regression._corrected_scores import Law, Rows, Source
 from dpinfer.regression._formula import Design, by_row, row_blocks
+from dpinfer.regression._polynomials import PolynomialScores, of_rows, sources_of
 
 
 class Block(NamedTuple):
@@ -82,8 +84,48 @@ class Moments:
 
     @cached_property
     def noise(self) -> FloatArray:
-        """Σ w times the covariance matrices of the errors of the covariates, shape (p, p)."""
+        """Σ w times the covariance matrices of the errors of the covariates, shape (p, p).
+
+        Where covariates have squares, what noise adds to their products on average.
+        """
+        if self.design.curves:
+            total = np.eye(len(self.cross))
+            for rows in row_blocks(len(self.design.endog)):
+                total -= np.einsum("i,ijk->jk", self.weights(rows), self.polynomial(rows).squares())
+            return total
         return np.asarray(self.to_covariates.T @ self.errors @ self.to_covariates)
+
+    @cached_property
+    def _sources(self) -> list[Source]:
+        if self.design.errors.shared:
+            raise InvalidParameterError(
+                "noise must have independent errors of columns where formulas have squares or "
+                "products of noisy columns, got covariances"
+            )
+        return [source for source, _, _ in sources_of(self.design)]
+
+    def polynomial(self, rows: slice) -> PolynomialScores:
+        """Return the scores of some rows of covariates with squares."""
+        design, none = self.design, np.zeros(1)
+        response = design.endog[rows] / self.unit
+        variance = np.zeros(len(response))
+        if (place := np.flatnonzero(design.noisy == 0)).size:
+            own = design.error_covariance(rows)[:, place[0], place[0]] / self.unit**2
+            variance = np.broadcast_to(own, len(response))
+        return PolynomialScores(
+            Law("gaussian", "identity"),
+            Rows(
+                design.exog[rows] @ self.to_units,
+                response,
+                variance,
+                np.ones(1),
+                none,
+                self.weights(rows),
+                none,
+            ),
+            [of_rows(one, rows, self.to_units) for one in self._sources],
+            {pair: curve[rows] @ self.to_units for pair, curve in design.curves.items()},
+        )
 
     def blocks(self) -> Iterator[tuple[slice, Block]]:
         """Yield the rows."""
@@ -137,6 +179,15 @@ class Solution:
     def coefficients(self) -> FloatArray:
         """The solution β, shape (p,)."""
         moments = self.moments
+        if moments.design.curves:
+            nothing = np.zeros(len(moments.cross))
+            blocks = row_blocks(len(moments.design.endog))
+            return self.solve(
+                sum(
+                    (moments.weights(x) @ moments.polynomial(x).scores(nothing) for x in blocks),
+                    nothing,
+                )
+            )
         shared = moments.to_covariates.T @ (moments.errors @ moments.to_response)
         return self.solve(moments.cross - self.factor * shared)
 
@@ -148,7 +199,20 @@ class Solution:
     @property
     def error_variance(self) -> float:
         """Σ w times the variances of the errors of the residuals."""
+        if self.moments.design.curves:
+            return self._curved_variance
         return float(self.to_residual @ self.moments.errors @ self.to_residual)
+
+    @cached_property
+    def _curved_variance(self) -> float:
+        moments, beta = self.moments, self.coefficients
+        found = float(beta @ moments.noise @ beta)
+        for rows in row_blocks(len(moments.design.endog)):
+            held, weights = moments.polynomial(rows), moments.weights(rows)
+            added = (weights * held.rows.response) @ held.rows.exog
+            added -= weights @ held.scores(np.zeros(len(beta)))
+            found += float(weights @ held.rows.response_variance - 2.0 * beta @ added)
+        return found
 
     def residuals(self, block: Block) -> FloatArray:
         """Return the published response less xβ, shape (b,)."""
@@ -159,6 +223,9 @@ class Solution:
 
         With ``leave_out``, M times what leaving the row out takes from β.
         """
+        if self.moments.design.curves:
+            yield from self._curved_scores(leave_out)
+            return
         for rows, block in self.moments.blocks():
             residuals = self.residuals(block)
             shared = self.factor * (block.errors @ self.to_residual)
@@ -167,6 +234,19 @@ class Solution:
             scores = block.covariates * residuals[:, np.newaxis]
             scores -= shared @ self.moments.to_covariates
             scores *= block.weights[:, np.newaxis]
+            yield rows, scores
+
+    def _curved_scores(self, leave_out: bool) -> Iterator[tuple[slice, FloatArray]]:
+        moments = self.moments
+        for rows in row_blocks(len(moments.design.endog)):
+            held, weights = moments.polynomial(rows), moments.weights(rows)[:, np.newaxis]
+            scores = weights * held.scores(self.coefficients)
+            if leave_out:
+                rest = self.matrix - weights[:, :, np.newaxis] * held.squares()
+                if (np.linalg.eigvalsh(rest)[:, 0] < _ROUNDING).any():
+                    raise NotEstimableError(_ALONE)
+                without = np.linalg.solve(rest, scores[:, :, np.newaxis])[:, :, 0]
+                scores = without @ self.matrix
             yield rows, scores
 
     def _left_out(
@@ -190,10 +270,7 @@ class Solution:
         leverage = (block.covariates * inverse).sum(axis=1) - (own * back).sum(axis=1)
         left = 1.0 - block.weights * leverage
         if (left <= _ROUNDING).any():
-            raise NotEstimableError(
-                "cov_type='HC3' needs estimates without each of the rows, and some single row "
-                "holds all variation of a covariate that is not noise: use cov_type='HC1'"
-            )
+            raise NotEstimableError(_ALONE)
         cross = (shared * (own - back @ inner)).sum(axis=1)
         residuals = (residuals - block.weights * cross) / left
         return residuals, rest + residuals[:, np.newaxis] * back
@@ -213,6 +290,12 @@ def solve_moments(moments: Moments, names: list[str]) -> Solution:
     ``names`` are those of the covariates, for the message.
     """
     share, direction = moments.noise_shares()
+    if share > _LARGEST_SHARE and moments.design.curves:
+        raise NotEstimableError(
+            f"the noise drowns the covariates: it would explain {share:.3g} times the variation of "
+            "a combination of the noisy terms. Leave squares or products out, or use rows with "
+            "less noise"
+        )
     if share > _LARGEST_SHARE:
         own = np.sqrt(np.diagonal(moments.errors)) * np.abs(moments.to_covariates @ direction)
         worst = int(moments.design.noisy[np.argmax(own)]) - 1
@@ -233,6 +316,11 @@ def solve_fuller(moments: Moments, names: list[str]) -> Solution:
     """
     if not moments.noisy.any():
         return Solution(moments, 1.0)
+    if moments.design.curves:
+        raise InvalidParameterError(
+            "method must be 'moments' where formulas have squares or products of noisy columns, "
+            "got 'fuller', which is for terms linear in them"
+        )
     share, direction = moments.noise_shares()
     if share > _HOPELESS:
         raise NotEstimableError(
@@ -260,6 +348,11 @@ def weakness(moments: Moments, direction: FloatArray) -> tuple[str, ...]:
     weights, errors = moments.to_units @ direction, moments.to_covariates @ direction
     sums = np.zeros(2)
     for rows in row_blocks(len(moments.design.endog)):
+        if moments.design.curves:
+            squares = moments.polynomial(rows).squares()
+            own = moments.weights(rows) * (squares @ direction @ direction)
+            sums += own.sum(), np.square(own).sum()
+            continue
         noise = moments.error_covariance(rows) @ errors @ errors
         own = moments.weights(rows) * (np.square(moments.design.exog[rows] @ weights) - noise)
         sums += own.sum(), np.square(own).sum()
@@ -277,6 +370,10 @@ def weakness(moments: Moments, direction: FloatArray) -> tuple[str, ...]:
 Covariance = Literal["HC0", "HC1", "HC3", "cluster"]
 
 _ROUNDING = 1e-9
+_ALONE = (
+    "cov_type='HC3' needs estimates without each of the rows, and some single row holds all "
+    "variation of a covariate that is not noise: use cov_type='HC1'"
+)
 
 
 def hc0(solution: Solution, groups: Any) -> FloatArray:
@@ -344,7 +441,13 @@ def noise_of_scores(solution: Solution) -> FloatArray:
     row gives x xᵀ + Σ, q² + τ and x q + κ without bias. Cumulants are Σ γ (a aᵀ) b², over sources
     of excess γ that covariates hold a times, the residual b.
     """
-    moments, to_residual = solution.moments, solution.to_residual
+    moments = solution.moments
+    if moments.design.curves:
+        found = np.zeros_like(solution.matrix)
+        for rows, own in solution.scores():
+            found += own.T @ own - moments.polynomial(rows).products(solution.coefficients)
+        return found
+    to_residual = solution.to_residual
     design, excess = moments.design, moments.design.errors.excess()
     outer = np.zeros((len(moments.cross), len(moments.cross)))
     mixed, inner = np.zeros((len(moments.cross), len(to_residual))), np.zeros_like(moments.errors)

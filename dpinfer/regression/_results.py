@@ -37,6 +37,14 @@ class RegressionResult(Listed, Plotted):
     def _params(self) -> FloatArray: ...
 
     @property
+    @abstractmethod
+    def _pvalues(self) -> FloatArray: ...
+
+    @property
+    def _wald_pvalues(self) -> FloatArray:
+        return np.asarray(2.0 * self._reference.sf(np.abs(np.asarray(self.tvalues))))
+
+    @property
     def _names(self) -> list[Any]:
         return list(self.design.names)
 
@@ -59,7 +67,7 @@ class RegressionResult(Listed, Plotted):
     @cached_property
     def pvalues(self) -> Any:
         """Two-sided p-values of the hypotheses that a coefficient is 0."""
-        return self._name(2.0 * self._reference.sf(np.abs(np.asarray(self.tvalues))))
+        return self._name(self._pvalues)
 
     def cov_params(self) -> Any:
         """Return the covariance matrix of the coefficients, one row and column for each."""
@@ -182,25 +190,30 @@ class ColumnsResult(RegressionResult):
         """The p corrected coefficients."""
         return self._name(self._params)
 
+    @abstractmethod
     def conf_int(self, alpha: float = 0.05) -> Intervals:
-        """Return :class:`~dpinfer.Intervals` of level 1 - ``alpha`` in (0, 1) for the coefficients.
+        """Return intervals for the coefficients."""
 
-        They unpack as ``lower, upper``; ``np.asarray`` of them has the ends in two columns, as in
-        statsmodels.
-        """
+    def _wald(self, alpha: float) -> Intervals:
         level = check_alpha(alpha)
         reach = self._reference.isf(level / 2.0) * self._std
+        return self._intervals(level, -reach, reach, f"{self.method}, {self.cov_type}")
+
+    def _intervals(
+        self, level: float, below: FloatArray, above: FloatArray, method: str, *notes: str
+    ) -> Intervals:
+        """Intervals by the distances of their ends from the estimates."""
         import pandas as pd
 
         return Intervals(
             estimate=self._params,
-            lower=self._params - reach,
-            upper=self._params + reach,
+            lower=self._params + below,
+            upper=self._params + above,
             alpha=level,
-            method=f"{self.method}, {self.cov_type}",
+            method=method,
             uncertainty=self.uncertainty,
             labels=pd.Index(self.design.names) if self.design.labelled else None,
-            notes=self.notes,
+            notes=self.notes + notes,
         )
 
     @property

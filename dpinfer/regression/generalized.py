@@ -8,17 +8,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy import linalg, special
+from scipy import linalg, optimize, special
 
-from dpinfer._check import FloatArray, as_pandas, check_flag, check_option, show
+from dpinfer._check import FloatArray, as_pandas, check_flag, check_option, check_scalar, show
 from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
-from dpinfer.mechanisms.independent import groups as parts_of
-from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
 from dpinfer.regression._corrected_scores import (
     ConditionalScores,
     CorrectedScores,
     GlmFamily,
-    Kind,
+    Law,
+    Link,
     Root,
     Rows,
     Source,
@@ -45,6 +44,7 @@ from dpinfer.regression._moments import (
     cluster_correction,
     weakness,
 )
+from dpinfer.regression._polynomials import LEAST_SIGMA, PolynomialScores, of_rows, sources_of
 from dpinfer.regression._results import ColumnsResult
 from dpinfer.regression.least_squares import (
     UNCERTAINTIES,
@@ -52,19 +52,30 @@ from dpinfer.regression.least_squares import (
     reliability,
 )
 from dpinfer.releases.coerce import noisy
-from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
+from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_MEANS: dict[str, Callable[[Any], Any]] = {
-    "gaussian": np.asarray,
-    "binomial": special.expit,
-    "poisson": np.exp,
+_MEANS: dict[Link, Callable[[Any], Any]] = {
+    "identity": np.asarray,
+    "logit": special.expit,
+    "probit": special.ndtr,
+    "cloglog": lambda eta: -np.expm1(-np.exp(np.minimum(eta, _LARGEST_LOG))),
+    "log": np.exp,
 }
-_LINKS = {"gaussian": "identity", "binomial": "logit", "poisson": "log"}
+_LARGEST_LOG = 300.0
+_LINKS: dict[GlmFamily, tuple[Link, ...]] = {
+    "gaussian": ("identity",),
+    "binomial": ("logit", "probit", "cloglog"),
+    "poisson": ("log",),
+    "negative-binomial": ("log",),
+}
+"""Links of each family, the default first."""
+
+_COUNTS = ("poisson", "negative-binomial")
 _COVARIANCES: tuple[Covariance, ...] = ("HC1", "HC0", "cluster")
 _METHODS = {
     "corrected score": "corrected scores, exact for the law of the noise",
@@ -72,14 +83,19 @@ _METHODS = {
 }
 
 _FEW_ROWS = 50
-_WIDE = {"gaussian": np.inf, "binomial": 1.2, "poisson": 0.8}
-_TOO_WIDE = {"gaussian": np.inf, "binomial": 2.0, "poisson": 1.2}
+_WIDE: dict[str, float] = {"identity": np.inf, "logit": 1.2} | dict.fromkeys(
+    ("probit", "cloglog", "log"), 0.8
+)
+_TOO_WIDE: dict[str, float] = {"identity": np.inf, "logit": 2.0} | dict.fromkeys(
+    ("probit", "cloglog", "log"), 1.2
+)
 """Standard deviations of the noise in a linear predictor: for a remark, and for a refusal."""
 
 _MOST_NOISES = 4
-_LEAST_SIGMA = 1.0
 _NAIVE_REACH, _REACH = 2.0, 0.5
 _SAME_ROOT = 1e-6
+_LEAST_DISPERSION, _MOST_DISPERSION = 1e-6, 1e4
+_DISPERSION_STEPS = 100
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -93,14 +109,17 @@ class NoisyGLM(ColumnsResult):
 
     Attributes
     ----------
-    family, method : str
+    family, link, method : str
         The model, and how the noise was taken off: ``"corrected score"``, ``"conditional score"``.
+    dispersion : float
+        What variances μ + dispersion·μ² have beyond Poisson ones, for ``"negative-binomial"``.
     roots : array of float, shape (r, p)
         The solutions of the equations that were found from several starts; the first is taken.
     iterations : int
         Steps of Newton's method to it.
     noise_of_predictor : float
-        The largest standard deviation of the noise in a row's linear predictor.
+        The largest standard deviation of the noise in a row's linear predictor; its root mean
+        square where formulas have squares or products of noisy columns.
 
     Examples
     --------
@@ -117,12 +136,15 @@ class NoisyGLM(ColumnsResult):
     guarantee: ClassVar[str] = "asymptotic"
 
     family: GlmFamily
+    link: Link
+    dispersion: float
     method: str
     uncorrected: NoisyGLM | None
     roots: FloatArray
     iterations: int
     noise_of_predictor: float
     exposure: FloatArray
+    offset: FloatArray
     moments: Moments
     remarks: tuple[str, ...]
 
@@ -148,8 +170,8 @@ class NoisyGLM(ColumnsResult):
     @cached_property
     def fittedvalues(self) -> Any:
         """Expected responses at the published covariates and exposures, shape (n,)."""
-        eta = self.design.exog @ self._params
-        return self._by_row(np.asarray(self.exposure * _MEANS[self.family](eta)))
+        eta = self.design.exog @ self._params + self.offset
+        return self._by_row(np.asarray(self.exposure * _MEANS[self.link](eta)))
 
     @cached_property
     def reliability(self) -> Any:
@@ -159,25 +181,46 @@ class NoisyGLM(ColumnsResult):
         """
         return self._name(reliability(self.moments))
 
-    def predict(self, exog: Any = None, *, exposure: Any = None) -> Any:
+    def conf_int(self, alpha: float = 0.05) -> Intervals:
+        """Return :class:`~dpinfer.Intervals` of level 1 - ``alpha`` in (0, 1) for the coefficients.
+
+        They unpack as ``lower, upper``; ``np.asarray`` of them has the ends in two columns, as in
+        statsmodels.
+        """
+        return self._wald(alpha)
+
+    def predict(self, exog: Any = None, *, exposure: Any = None, offset: Any = None) -> Any:
         """Return the expected response, shape (m,), at confidential values of the covariates.
 
         ``exog`` is data with the columns of the formula, or a design matrix, shape (m, p); by
-        default that of the fit. ``exposure``, a number or one for each row, is that of Poisson
-        responses, 1 for new data by default. Columns that do not fit are refused.
+        default that of the fit. ``exposure`` and ``offset``, numbers or one for each row, are those
+        of the model, 1 and 0 for new data by default. Columns that do not fit are refused.
         """
         if exog is None:
-            if exposure is not None:
-                raise InvalidParameterError("exposure must be left out without exog")
+            for name, given in (("exposure", exposure), ("offset", offset)):
+                if given is not None:
+                    raise InvalidParameterError(f"{name} must be left out without exog")
             return self.fittedvalues
         matrix, labels = self._new_rows(exog)
         eta = np.asarray(matrix @ self._params)
+        if offset is not None:
+            offset = one_each(
+                offset, "offset", len(np.atleast_1d(eta)), labels, ge=-LARGEST, le=LARGEST
+            )
+            eta = np.reshape(eta + offset, np.shape(eta))
         if exposure is not None:
             _check_exposed(self.family)
             exposure = one_each(
                 exposure, "exposure", len(np.atleast_1d(eta)), labels, ge=0.0, le=LARGEST
             )
-        means = _MEANS[self.family](eta) * (1.0 if exposure is None else exposure)
+        with np.errstate(over="ignore"):
+            means = _MEANS[self.link](eta)
+        if not np.isfinite(means).all():
+            raise InvalidParameterError(
+                f"exog must be within the reach of the {self.link} link, got linear predictors up "
+                f"to {np.max(eta):.3g}"
+            )
+        means = means * (1.0 if exposure is None else exposure)
         return attach_labels(np.reshape(means, np.shape(eta)), labels)
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
@@ -186,10 +229,10 @@ class NoisyGLM(ColumnsResult):
         A DataFrame with a row for each coefficient and the columns ``estimate``, ``std_err``, ``t``
         (``z`` with normal quantiles), ``pvalue``, ``ci_lower``, ``ci_upper`` (level 1 - ``alpha``,
         in (0, 1)), ``naive``, ``naive_std_err`` and ``reliability``; ``attrs`` holds ``alpha``,
-        ``family``, ``method``, ``cov_type``, ``uncertainty`` and ``guarantee``.
+        ``family``, ``link``, ``method``, ``cov_type``, ``uncertainty`` and ``guarantee``.
         """
         frame = self._frame(alpha)
-        frame.attrs |= {"family": self.family, "guarantee": self.guarantee}
+        frame.attrs |= {"family": self.family, "link": self.link, "guarantee": self.guarantee}
         return frame
 
     def _table(self, alpha: float = 0.05) -> Table:
@@ -199,7 +242,8 @@ class NoisyGLM(ColumnsResult):
             "Generalised linear model on noisy columns",
             [
                 ("Response", self.design.response),
-                ("Family", f"{self.family}, {_LINKS[self.family]} link"),
+                ("Family", f"{self.family}, {self.link} link"),
+                *([("Dispersion", f"{self.dispersion:.6g}")] if self.dispersion else []),
                 ("Method", _METHODS[self.method]),
                 ("Guarantee", self.guarantee),
                 ("Observations", int(self.nobs)),
@@ -219,14 +263,21 @@ class NoisyGLM(ColumnsResult):
     def _params(self) -> FloatArray:
         return np.asarray(self.roots[0])
 
+    @property
+    def _pvalues(self) -> FloatArray:
+        return self._wald_pvalues
+
 
 def noisy_glm(
     endog: Any,
     exog: Any,
     *,
     family: GlmFamily,
+    link: Link | None = None,
+    dispersion: float | None = None,
     noise: NoiseOf | None = None,
     weights: Any = None,
+    offset: Any = None,
     exposure: Any = None,
     exposure_noise: Any = None,
     response_noise: Any = None,
@@ -235,7 +286,7 @@ def noisy_glm(
     uncertainty: Uncertainty = "noise+sampling",
     use_t: bool = True,
 ) -> NoisyGLM:
-    """Logistic, Poisson and linear regression when columns were published with noise.
+    """Generalised linear models when columns were published with noise.
 
     Noise in a covariate pulls ordinary coefficients towards zero, however many rows there are,
     and the coefficients of the other covariates anywhere. The law of the noise is published:
@@ -250,8 +301,14 @@ def noisy_glm(
     exog : DataFrame, array of float, shape (n, p), or mapping
         For a formula, the data; otherwise the design matrix, to which no constant is added. A
         mapping of names to columns may hold releases, which bring the law of their errors.
-    family : {"gaussian", "binomial", "poisson"}
-        The model, with its canonical link: identity, logit or log.
+    family : {"gaussian", "binomial", "poisson", "negative-binomial"}
+        The law of the confidential response.
+    link : {"identity", "logit", "probit", "cloglog", "log"}, optional
+        What makes means of linear predictors: ``"logit"`` (default), ``"probit"`` or ``"cloglog"``
+        for ``"binomial"``, ``"log"`` for counts, ``"identity"`` for ``"gaussian"``.
+    dispersion : float, optional
+        For ``"negative-binomial"``, with variance μ + dispersion·μ² (``alpha`` in statsmodels), in
+        [1e-6, 1e4]; by default it is estimated.
     noise : mapping, optional
         For each noisy column the law of its errors: one, or a sequence with one for each row. Keys
         are as for :func:`noisy_ols`. For ``"gaussian"``, and for the response, standard
@@ -259,10 +316,13 @@ def noisy_glm(
     weights : array of float, shape (n,), Series or str, optional
         Weights > 0 of the rows, free of noise, ``var_weights`` in statsmodels: for shares, the
         number of trials. With a formula also the name of a column.
+    offset : float, array of float, shape (n,), Series or str, optional
+        Free of noise, added to the linear predictor; with a formula also the name of a column.
     exposure : float, array of float, shape (n,), Series, Release or str, optional
-        What expected counts of ``"poisson"`` are proportional to; > 0, unless it is noisy. Give
-        the published exposure, not its logarithm as a covariate, and keep rows where noise made it
-        negative: it enters linearly, and has no bias.
+        What expected counts are proportional to; > 0, unless it is noisy. Give the published
+        exposure, not its logarithm as an offset, and keep rows where noise made it negative: for
+        ``"poisson"`` it enters linearly, and has no bias. For ``"negative-binomial"`` it must be
+        free of noise.
     exposure_noise, response_noise : NoiseLaw, float, array of float, shape (n,), or str, optional
         The law or the standard deviations of the errors of the exposure and of the response.
     cov_type : {"HC1", "HC0", "cluster"}
@@ -286,12 +346,13 @@ def noisy_glm(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed; if a term of the formula is not linear in the
-        noisy columns; if there is no exact correction for the laws of the noise and the family.
+        If an argument is outside what is allowed; if a term of the formula is not of degree two at
+        most in the noisy columns; if there is no exact correction for the laws of the noise and the
+        family.
     NotEstimableError
         If the columns are linearly dependent, there are too few rows, the noise is as wide as
         the variation of the noisy covariates, or the noise of a linear predictor has a standard
-        deviation above 1.2 (``"poisson"``) or 2 (``"binomial"``).
+        deviation above 1.2, or 2 for ``"logit"``; if counts vary no more than Poisson ones do.
     ConvergenceError
         If no root was found, or the equations have no finite variance at it.
 
@@ -306,6 +367,17 @@ def noisy_glm(
     - ``"poisson"``, any law with a moment generating function M: exp(η) is divided by M(δ). It
       needs abs(δ) < 1/(2·scale) for Laplace and geometric noise, as otherwise there is no variance;
     - ``"gaussian"``: variance and fourth cumulant are enough.
+
+    Squares and products of two noisy columns, ``I(x**2)`` and ``x:z``, under geometric or Laplace
+    noise, and under any for ``"gaussian"``: the same operators are applied to the score as a
+    function of the columns themselves. Where scores grow with exp(η), for ``"poisson"`` and
+    ``"cloglog"``, coefficients of squares must be below 0, and products of two noisy columns are
+    refused, as there is no mean over the noise.
+
+    The likelihoods of ``"probit"``, ``"cloglog"`` and ``"negative-binomial"`` are linear in the
+    response too, and corrected likewise, under geometric and Laplace noise. The dispersion solves
+    Σ(f'² - μ/(1 + dispersion·μ)) = 0, corrected, by which squared scores are as large as the model
+    says; the coefficients do not depend on its error to the first order.
 
     Corrections of several noises are applied one after the other, to at most four. The scores are
     S = ∂G/∂β, and with J = Σ∂S/∂β the covariance is J⁻¹(ΣSSᵀ)J⁻ᵀ; with ``uncertainty="noise"`` it
@@ -346,7 +418,7 @@ def noisy_glm(
     >>> fit.naive.params.round(3).to_list(), fit.params.round(3).to_list()
     ([-2.792, 0.149], [-4.179, 0.26])
     """
-    check_option(family, "family", _LINKS)
+    law = _law(family, link, dispersion)
     check_option(cov_type, "cov_type", _COVARIANCES)
     check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     check_flag(use_t, "use_t")
@@ -363,11 +435,54 @@ def noisy_glm(
         design = array_design(endog, exog, noise, weights)
     codes = checked_groups(groups, cov_type, uncertainty, design)
     exposed = _exposure(exposure, exposure_noise, family, design, frame)
-    model = _Model.of(design, family, *exposed)
+    added = np.broadcast_to(_exact(offset, "offset", design, frame), len(design.endog))
+    model = _Model.of(design, law, *exposed, added)
+    if family == "negative-binomial" and dispersion is None:
+        if uncertainty == "noise":
+            raise InvalidParameterError(
+                "dispersion must be given for uncertainty='noise': an estimated one has an error "
+                "that only the model of the response tells"
+            )
+        return model.dispersed(cov_type, codes, use_t)
     return model.fitted(cov_type, codes, uncertainty, use_t)
 
 
 # Arguments.
+
+
+def _law(family: Any, link: Any, dispersion: Any) -> Law:
+    check_option(family, "family", _LINKS)
+    link = _LINKS[family][0] if link is None else check_option(link, "link", _LINKS[family])
+    if family != "negative-binomial":
+        if dispersion is not None:
+            raise InvalidParameterError(
+                f"dispersion must be left out for family={family!r}: it is that of "
+                "'negative-binomial'"
+            )
+        return Law(family, link)
+    if dispersion is None:
+        return Law(family, link, 1.0)
+    given = check_scalar(dispersion, "dispersion", ge=_LEAST_DISPERSION, le=_MOST_DISPERSION)
+    return Law(family, link, given)
+
+
+def _exact(given: Any, name: str, design: Design, frame: Any) -> FloatArray:
+    """Numbers without noise, one for each row; 0 where there are none."""
+    if given is None:
+        return np.zeros(1)
+    if hasattr(given, "__noisy__") or (isinstance(given, str) and given in design.errors.columns):
+        raise InvalidParameterError(
+            f"{name} must be free of noise, got {show(given)}: a noisy one is a covariate, whose "
+            "coefficient is estimated"
+        )
+    if isinstance(given, str):
+        if frame is None:
+            raise InvalidParameterError(
+                f"{name} must be numbers where there is no formula, got {show(given)}"
+            )
+        given = column_of(frame, given)
+    size = len(design.endog)
+    return one_each(given, name, size, design.row_labels, ge=-_LARGEST_LOG, le=_LARGEST_LOG)
 
 
 def _with_response(endog: Any, noise: Any, response_noise: Any) -> Any:
@@ -387,7 +502,7 @@ def _with_response(endog: Any, noise: Any, response_noise: Any) -> Any:
 
 
 def _check_exposed(family: GlmFamily) -> None:
-    if family != "poisson":
+    if family not in _COUNTS:
         raise InvalidParameterError(
             f"exposure must be left out for family={family!r}: it is that of counts, 'poisson'"
         )
@@ -427,6 +542,11 @@ def _exposure(
         errors = column_errors({"exposure": given}, size, design.row_labels, lambda key: True, read)
         values = errors.checked("exposure", np.broadcast_to(values, size))
         variance = errors.variance[:, 0]
+        if family == "negative-binomial" and variance.any():
+            raise InvalidParameterError(
+                "exposure must be free of noise for family='negative-binomial': family='poisson' "
+                "takes noisy ones, and its standard errors hold for overdispersed counts too"
+            )
     return np.broadcast_to(values, size), np.broadcast_to(variance, size)
 
 
@@ -441,7 +561,7 @@ def _response_variance(design: Design) -> FloatArray:
 
 def _check_response(family: GlmFamily, response: FloatArray, variance: FloatArray) -> None:
     exact = response[variance == 0]
-    most = {"gaussian": np.inf, "binomial": 1.0, "poisson": np.inf}[family]
+    most = 1.0 if family == "binomial" else np.inf
     least = -np.inf if family == "gaussian" else 0.0
     if ((exact < least) | (exact > most)).any():
         allowed = "from 0 to 1" if family == "binomial" else "0 or more"
@@ -454,64 +574,49 @@ def _check_response(family: GlmFamily, response: FloatArray, variance: FloatArra
 # Noises of the covariates.
 
 
-def _sources(design: Design, family: GlmFamily) -> list[Source]:
-    errors, size = design.errors, len(design.endog)
+def _sources(design: Design, response: Law) -> list[Source]:
+    errors = design.errors
     if errors.shared:
         raise InvalidParameterError(
             "noise must have independent errors of columns for noisy_glm, got covariances: "
             "noisy_ols takes them, for least squares"
         )
-    of_covariates = design.noisy > 0
-    excess = errors.excess()
-    found: list[Source] = []
-    for j, column in enumerate(errors.columns):
-        slopes = np.zeros((len(design.loadings), design.exog.shape[1]))
-        slopes[:, design.noisy[of_covariates] - 1] = design.loadings[:, of_covariates, j]
-        if not slopes.any() or not errors.variance[:, j].any():
-            continue
-        if design.loadings[:, ~of_covariates, j].any():
-            raise InvalidParameterError(
-                f"endog must not be made of a noisy column that is in a covariate too, got "
-                f"{show(column)} in both: noisy_ols takes that, for least squares"
-            )
-        variance = errors.variance[:, j]
-        fourth = excess[:, j] * np.square(variance)
-        law = errors.laws[j]
-        if law is None:
-            found.append(_allowed(Source("other", slopes, variance, fourth), family, column, law))
-            continue
-        for part, cells in parts_of(law, size):
-            if isinstance(part, Exact):
-                continue
-            own, its = variance, fourth
-            if len(cells) < size:
-                inside = np.isin(np.arange(size), cells)
-                own, its = np.where(inside, own, 0.0), np.where(inside, its, 0.0)
-            found.append(_allowed(Source(_kind(part), slopes, own, its), family, column, part))
-    return found
+    bent = {i for pair in design.curves for i in pair}
+    return [
+        _allowed(source, response, column, law, source.column in bent)
+        for source, column, law in sources_of(design)
+    ]
 
 
-def _kind(law: Any) -> Kind:
-    if isinstance(law, Laplace):
-        return "laplace"
-    if isinstance(law, Geometric):
-        return "geometric"
-    if isinstance(law, Gaussian):
-        return "gaussian"
-    if isinstance(law, DiscreteGaussian) and np.min(law.sigma) >= _LEAST_SIGMA:
-        return "gaussian"
-    return "other"
-
-
-def _allowed(source: Source, family: GlmFamily, column: Any, law: Any) -> Source:
-    if family == "gaussian" or source.kind != "other":
+def _allowed(source: Source, response: Law, column: Any, law: Any, bent: bool) -> Source:
+    if bent and response.family != "gaussian" and source.kind not in _ANY_SCORE:
+        raise InvalidParameterError(
+            f"noise[{column!r}] must be Laplace or Geometric where the formula has its square or "
+            f"its product with another noisy column, for family={response.family!r}, got "
+            f"{show(law)}"
+        )
+    taken = {
+        "gaussian": ("laplace", "geometric", "gaussian", "other"),
+        "poisson": ("laplace", "geometric", "gaussian"),
+        "logit": ("laplace", "geometric", "gaussian"),
+    }.get(response.link if response.family == "binomial" else response.family, _ANY_SCORE)
+    if source.kind in taken:
         return source
+    gaussian = (
+        f", Gaussian, or DiscreteGaussian with sigma >= {LEAST_SIGMA:g}"
+        if "gaussian" in taken
+        else " (Gaussian noise has an exact correction for the logit and the Poisson model only)"
+    )
     raise InvalidParameterError(
-        f"noise[{column!r}] must be a law that scores are corrected for, Laplace, Geometric, "
-        f"Gaussian, or DiscreteGaussian with sigma >= {_LEAST_SIGMA:g}, for family={family!r}, got "
+        f"noise[{column!r}] must be a law that scores are corrected for, Laplace, Geometric"
+        f"{gaussian}, for family={response.family!r} and link={response.link!r}, got "
         f"{'standard deviations' if law is None else show(law)}: least squares takes any, by "
         "noisy_ols or family='gaussian'"
     )
+
+
+_ANY_SCORE = ("laplace", "geometric")
+"""Noises whose corrections are exact for any score."""
 
 
 # Estimation.
@@ -522,8 +627,10 @@ class _Model:
     """A design, in coordinates in which the mean of w·x·xᵀ is the identity."""
 
     design: Design
-    family: GlmFamily
+    law: Law
     moments: Moments
+    exposure: FloatArray
+    offset: FloatArray
     to_units: FloatArray
     rows: Rows
     sources: list[Source]
@@ -532,17 +639,16 @@ class _Model:
     def of(
         cls,
         design: Design,
-        family: GlmFamily,
+        law: Law,
         exposure: FloatArray,
         exposure_variance: FloatArray,
+        offset: FloatArray,
     ) -> _Model:
         response_variance = _response_variance(design)
-        _check_response(family, design.endog, response_variance)
+        _check_response(law.family, design.endog, response_variance)
         moments = Moments.of(design)
         to_units = moments.to_units * np.sqrt(len(design.endog))
-        sources = [
-            replace(x, slopes=np.asarray(x.slopes @ to_units)) for x in _sources(design, family)
-        ]
+        sources = [of_rows(x, slice(None), to_units) for x in _sources(design, law)]
         rows = Rows(
             design.exog @ to_units,
             design.endog,
@@ -550,8 +656,13 @@ class _Model:
             exposure,
             exposure_variance,
             design.weights,
+            offset + np.log(exposure) if law.family == "negative-binomial" else offset,
         )
-        return cls(design, family, moments, to_units, rows, sources)
+        return cls(design, law, moments, exposure, offset, to_units, rows, sources)
+
+    @property
+    def family(self) -> GlmFamily:
+        return self.law.family
 
     @cached_property
     def is_conditional(self) -> bool:
@@ -573,34 +684,42 @@ class _Model:
             )
         return True
 
-    def equations(self) -> CorrectedScores | ConditionalScores:
+    def equations(self) -> CorrectedScores | ConditionalScores | PolynomialScores:
         """Return the estimating equations for the confidential coefficients."""
         if self.is_conditional:
             spread = [x.slopes * np.sqrt(x.variance)[:, np.newaxis] for x in self.sources]
             return ConditionalScores(self.rows, spread)
-        if self.family == "binomial" and len(self.sources) > _MOST_NOISES:
+        if self.family not in ("gaussian", "poisson") and len(self.sources) > _MOST_NOISES:
             raise InvalidParameterError(
-                f"noise must be that of at most {_MOST_NOISES} columns for family='binomial', got "
-                f"{len(self.sources)}: each triples the terms"
+                f"noise must be that of at most {_MOST_NOISES} columns for family="
+                f"{self.family!r}, got {len(self.sources)}: each triples the terms"
             )
-        return CorrectedScores(self.family, self.rows, self.sources)
+        return self.corrected(self.law)
+
+    def corrected(self, law: Law) -> CorrectedScores | PolynomialScores:
+        """Return the corrected scores of a law of the response."""
+        if not self.design.curves:
+            return CorrectedScores(law, self.rows, self.sources)
+        curves = {pair: curve @ self.to_units for pair, curve in self.design.curves.items()}
+        return PolynomialScores(law, self.rows, self.sources, curves)
 
     def naive_root(self) -> Root:
         """Fit the published values as if they were confidential."""
         rows = self.rows
         start = np.zeros(rows.exog.shape[1])
-        if self.family == "poisson":
-            total, exposed = rows.weights @ rows.response, rows.weights @ rows.exposure
+        if self.family in _COUNTS:
+            size = self.exposure * np.exp(self.offset)
+            total, exposed = rows.weights @ rows.response, rows.weights @ size
             if total <= 0 or exposed <= 0:
                 raise NotEstimableError(
-                    "endog and exposure must have sums above 0 for family='poisson', got "
+                    f"endog and exposure must have sums above 0 for family={self.family!r}, got "
                     f"{total:g} and {exposed:g}"
                 )
             share = rows.weights / rows.weights.sum()
             start = np.log(total / exposed) * (share @ rows.exog)
         reach = np.inf if self.family == "gaussian" else _NAIVE_REACH
         try:
-            return solve(CorrectedScores(self.family, rows, []), start, reach)
+            return solve(CorrectedScores(self.law, rows, []), start, reach)
         except ConvergenceError as error:
             raise ConvergenceError(
                 "not even the fit without correction was found: look for covariates that separate "
@@ -639,12 +758,20 @@ class _Model:
         return sorted(roots, key=lambda x: float(np.linalg.norm(x.beta - calibrated)))
 
     def width(self, root: Root) -> float:
-        """Return the largest standard deviation of the noise in a linear predictor."""
+        """Return the largest standard deviation of the noise in a linear predictor.
+
+        Its root mean square where it grows with the published values, as that of a square does.
+        """
         deltas = [x.slopes @ root.beta for x in self.sources]
         pairs = list(zip(self.sources, deltas, strict=True))
         found = np.sqrt(sum((x.variance * delta**2 for x, delta in pairs), np.zeros(1)))
-        width, most = float(np.max(found)), _TOO_WIDE[self.family]
-        if self.family == "poisson" and not all(finite_moment(x, d, 2) for x, d in pairs):
+        if self.design.curves:
+            weights = self.rows.weights
+            mean = weights @ np.broadcast_to(np.square(found), weights.shape) / weights.sum()
+            found = np.sqrt(mean)
+        width, most = float(np.max(found)), _TOO_WIDE[self.law.link]
+        self._check_bends(root)
+        if self._is_steep and not all(finite_moment(x, d, 2) for x, d in pairs):
             raise ConvergenceError(
                 "the corrected equations have no finite variance at their root: the coefficient "
                 "of a column with Laplace or geometric noise is above half of one over its scale. "
@@ -657,6 +784,65 @@ class _Model:
                 "out rows or columns with so much noise"
             )
         return width
+
+    @property
+    def _is_steep(self) -> bool:
+        """Whether scores grow with exp(η), and no square in η comes in between."""
+        return (self.family == "poisson" or self.law.link == "cloglog") and not self.design.curves
+
+    def _check_bends(self, root: Root) -> None:
+        if self.family != "poisson" and self.law.link != "cloglog":
+            return
+        curves = {
+            pair: curve @ (self.to_units @ root.beta) for pair, curve in self.design.curves.items()
+        }
+        if any((i != j and curve.any()) or (curve > 0.0).any() for (i, j), curve in curves.items()):
+            raise ConvergenceError(
+                "the exponential of a product of two noisy columns, or of a square with a "
+                "coefficient above 0, has no mean over the noise: leave the term out, or use "
+                "family='negative-binomial' or the logit link, whose scores do not grow so"
+            )
+
+    def dispersed(self, cov_type: Covariance, groups: Any, use_t: bool) -> NoisyGLM:
+        """Return the fit at the dispersion at which squared scores are as large as they should."""
+        naive = self._settled(lambda model: model.naive_root(), [])
+        at_naive = replace(self, law=naive).naive_root()
+        found = self._settled(lambda model: (model.found_roots(at_naive.beta) or [at_naive])[0])
+        fit = replace(self, law=found).fitted(cov_type, groups, "noise+sampling", use_t)
+        first = replace(self, law=naive, sources=[]).fitted(
+            cov_type, groups, "noise+sampling", use_t
+        )
+        return replace(fit, uncorrected=first.naive)
+
+    def _settled(self, fit: Callable[[_Model], Root], sources: list[Source] | None = None) -> Law:
+        """Estimate coefficients and dispersion in turn; the former hardly move with the latter."""
+        model, law = self, self.law
+        for _ in range(_DISPERSION_STEPS):
+            root = fit(replace(model, law=law))
+            at = (
+                self.corrected(law) if sources is None else CorrectedScores(law, self.rows, sources)
+            )
+
+            def excess(log: float, at: Any = at, beta: FloatArray = root.beta) -> float:
+                other = at.law._replace(dispersion=float(np.exp(log)))
+                return float(replace(at, law=other).excess(beta))
+
+            ends = np.log([_LEAST_DISPERSION, _MOST_DISPERSION])
+            if excess(ends[0]) <= 0.0:
+                raise NotEstimableError(
+                    "the responses vary no more than Poisson ones do around their means, which "
+                    "leaves nothing for a dispersion: use family='poisson', or give dispersion"
+                )
+            if excess(ends[1]) >= 0.0:
+                raise NotEstimableError(
+                    f"the dispersion would be above {_MOST_DISPERSION:g}: give dispersion, or use "
+                    "family='poisson', whose standard errors hold for overdispersed counts too"
+                )
+            log = float(optimize.brentq(excess, *ends, xtol=1e-12))
+            before, law = law, law._replace(dispersion=float(np.exp(log)))
+            if abs(law.dispersion - before.dispersion) <= 1e-10 * law.dispersion:
+                return law
+        raise ConvergenceError("coefficients and dispersion did not settle together")
 
     def fitted(
         self, cov_type: Covariance, groups: Any, uncertainty: Uncertainty, use_t: bool
@@ -679,7 +865,7 @@ class _Model:
         covariance = self._covariance(roots[0], cov_type, groups)
         if uncertainty == "noise":
             equations = self.equations()
-            assert isinstance(equations, CorrectedScores)  # others were refused
+            assert not isinstance(equations, ConditionalScores)  # they were refused
             covariance = sandwich(roots[0].slope, noise_meat(equations, roots[0]))
         remarks = self._remarks(roots, width, uncertainty)
         return self._result(
@@ -710,12 +896,12 @@ class _Model:
                     f"fewer than {_FEW_ROWS} rows: intervals are limits for many, and may cover "
                     "too rarely"
                 )
-        if width > _WIDE[self.family]:
+        if width > _WIDE[self.law.link]:
             found.append(
                 f"the noise of a linear predictor has standard deviation {width:.2g}, above "
-                f"{_WIDE[self.family]:g}: intervals may cover too rarely"
+                f"{_WIDE[self.law.link]:g}: intervals may cover too rarely"
             )
-        if self.family == "poisson" and not all(
+        if self._is_steep and not all(
             finite_moment(x, x.slopes @ roots[0].beta, 4) for x in self.sources
         ):
             found.append(
@@ -755,11 +941,14 @@ class _Model:
             use_t=use_t,
             method="conditional score" if conditional else "corrected score",
             family=self.family,
+            link=self.law.link,
+            dispersion=self.law.dispersion,
             uncorrected=naive,
             roots=np.array([self.to_units @ x.beta for x in roots]),
             iterations=roots[0].iterations,
             noise_of_predictor=width,
-            exposure=self.rows.exposure,
+            exposure=self.exposure,
+            offset=self.offset,
             moments=self.moments,
             remarks=remarks,
         )

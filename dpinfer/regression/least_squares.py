@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dpinfer._check import (
     FloatArray,
     as_pandas,
+    check_alpha,
     check_flag,
     check_option,
 )
-from dpinfer.errors import InvalidParameterError
+from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.regression._formula import (
     Design,
     NoiseOf,
@@ -36,8 +37,9 @@ from dpinfer.regression._moments import (
     noise_covariance,
 )
 from dpinfer.regression._results import ColumnsResult
+from dpinfer.regression._score_sets import ScoreSets
 from dpinfer.releases.coerce import MISSING, Missing
-from dpinfer.results.intervals import ERROR_COVERED, Uncertainty
+from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.tables import Table
 
@@ -53,8 +55,12 @@ def reliability(moments: Moments) -> FloatArray:
     ordered = triangle[:, np.argsort(noisy, kind="stable")]
     beyond = np.asarray(np.linalg.qr(ordered, mode="r"))[clean:, clean:]
     variation = np.square(beyond).sum(axis=0) / moments.mean_weight
-    lost = np.diagonal(moments.errors) * np.square(moments.reach)
-    share[noisy] = 1.0 - lost[moments.design.noisy > 0] / variation
+    if moments.design.curves:
+        units = triangle / np.sqrt(moments.mean_weight)
+        lost = np.diagonal(units.T @ moments.noise @ units)[noisy]
+    else:
+        lost = (np.diagonal(moments.errors) * np.square(moments.reach))[moments.design.noisy > 0]
+    share[noisy] = 1.0 - lost / variation
     return share
 
 
@@ -91,6 +97,85 @@ class NoisyRegression(ColumnsResult):
 
     solution: Solution
     method: Method
+    remarks: tuple[str, ...] = ()
+
+    def conf_int(
+        self, alpha: float = 0.05, *, method: Literal["score", "wald"] | None = None
+    ) -> Intervals:
+        """Return :class:`~dpinfer.Intervals` for the coefficients.
+
+        They unpack as ``lower, upper``; ``np.asarray`` of them has the ends in two columns, as in
+        statsmodels.
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            Level 1 - alpha, in (0, 1).
+        method : {"score", "wald"}, optional
+            ``"score"``: those values at which the sum of the corrected scores is within t of its
+            standard error, after Fieller. It holds its level for few rows and low reliability,
+            and is infinite where the rows do not bound a coefficient. ``"wald"``: coefficients
+            within t standard errors, a limit for many rows. By default ``"score"`` wherever it is
+            there: for the method of moments, noisy covariates without squares,
+            ``uncertainty="noise+sampling"``, and rows that are not clustered.
+
+        Returns
+        -------
+        Intervals
+            One for each of the p coefficients.
+
+        Raises
+        ------
+        InvalidParameterError
+            If an argument is outside what is allowed, or there is no score set for the fit.
+
+        Notes
+        -----
+        With ψ the effective score of a row, the part of its score for the coefficient θ that is
+        not that of the others, linear in θ as the others are solved for given θ, the set is
+        (Σψ)² ≤ t²·max(V₁, V₂). V₁ = n/(n - p)·Σψ² with products of residuals divided by one less
+        the leverage of the covariates without noise, as in a jackknife. V₂ is what Σψ² would be on
+        average if the residuals had one variance and the noise its published moments: few rows
+        with heavy-tailed noise rarely show them.
+
+        How often 95 % intervals of the slope covered, in per cent, at worst over 5 populations
+        (normal, skew and log-normal covariates, errors of one variance or growing with the
+        covariate, Laplace and Gaussian noise; 6,000 tables each) against ``"wald"`` (HC1):
+
+        | rows | reliability | score | wald | score infinite |
+        |---|---|---|---|---|
+        | 20 | 1/3 | 96.6 | 80.7 | 99 or more |
+        | 20 | 0.5 | 97.1 | 85.0 | 98 or more |
+        | 30 | 1/3 | 97.0 | 81.7 | 96 or more |
+        | 30 | 0.8 | 98.1 | 79.7 | 11 to 82 |
+        | 100 | 1/3 | 96.0 | 89.0 | 38 to 86 |
+        | 100 | 0.8 | 95.5 | 81.7 | 0 to 15 |
+        | 250 | 1/3 | 95.7 | 90.8 | 2 to 42 |
+        | 250 | 0.8 | 95.5 | 84.9 | 0 to 4 |
+
+        References
+        ----------
+        E. C. Fieller (1954), Some problems in interval estimation, Journal of the Royal Statistical
+        Society B 16. doi:10.1111/j.2517-6161.1954.tb00159.x.
+        """
+        if method is None:
+            method = "score" if self._score_sets is not None else "wald"
+        if check_option(method, "method", ("score", "wald")) == "wald":
+            return self._wald(alpha)
+        level = check_alpha(alpha)
+        if self._score_sets is None:
+            raise InvalidParameterError(
+                "method must be 'wald' here: score sets are for noisy covariates without squares "
+                "or products of noisy columns, fitted by the method of moments, with "
+                "uncertainty='noise+sampling' and without groups"
+            )
+        below, above = self._score_sets.ends(float(self._reference.isf(level / 2.0)))
+        unbounded = (
+            "the rows do not bound every coefficient: the variation of a noisy covariate that is "
+            "not noise is not clearly there, and infinite ends are right",
+        )
+        notes = unbounded if np.isinf(below).any() else ()
+        return self._intervals(level, below, above, f"{self.method}, score sets", *notes)
 
     @cached_property
     def fittedvalues(self) -> Any:
@@ -147,7 +232,7 @@ class NoisyRegression(ColumnsResult):
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on how far the numbers can be relied on."""
-        return self.design.notes + self.solution.notes + self._assumed
+        return self.design.notes + self.solution.notes + self._assumed + self.remarks
 
     def predict(self, exog: Any = None) -> Any:
         """Return the expected response, shape (m,), at confidential values of the covariates.
@@ -194,6 +279,25 @@ class NoisyRegression(ColumnsResult):
         )
 
     @cached_property
+    def _score_sets(self) -> ScoreSets | None:
+        offered = (
+            self.method == "moments"
+            and self.uncertainty == "noise+sampling"
+            and self.groups is None
+            and bool(self.solution.moments.noisy.any())
+            and not self.design.curves
+        )
+        return ScoreSets.of(self.solution) if offered else None
+
+    @property
+    def _pvalues(self) -> FloatArray:
+        if self._score_sets is None:
+            return self._wald_pvalues
+        return np.asarray(
+            2.0 * self._reference.sf(np.sqrt(self._score_sets.squared_ratio(-self._params)))
+        )
+
+    @cached_property
     def _params(self) -> FloatArray:
         return self.solution.in_units(self.solution.coefficients)
 
@@ -215,7 +319,7 @@ def noisy_ols(
     noise: NoiseOf | None = None,
     weights: Any = None,
     method: Method = "moments",
-    cov_type: Covariance = "HC1",
+    cov_type: Covariance | None = None,
     groups: Any = None,
     uncertainty: Uncertainty = "noise+sampling",
     nonlinear: Nonlinear = "refuse",
@@ -251,9 +355,10 @@ def noisy_ols(
     method : {"moments", "fuller"}
         ``"moments"`` takes off all of the noise. ``"fuller"`` takes off a little less: in small
         or very noisy tables the estimates have less bias and smaller errors, and always exist.
-    cov_type : {"HC1", "HC0", "HC3", "cluster"}
+    cov_type : {"HC1", "HC0", "HC3", "cluster"}, optional
         The covariance estimator, named as in statsmodels, to which it comes down without noise.
-        ``"HC3"`` leaves out one row at a time: for few rows. ``"cluster"`` needs ``groups``.
+        ``"HC3"`` leaves out one row at a time: the default below 250 rows, where the fit without
+        each exists; from there on it is ``"HC1"``. ``"cluster"`` needs ``groups``.
     groups : array of shape (n,), Series or str, optional
         Group of each row; with a formula also the name of a column. Errors may be correlated within
         groups, as where rows share a noisy denominator.
@@ -261,8 +366,10 @@ def noisy_ols(
         Whether the coefficients are those of a population from which the rows are a sample, or
         those that least squares would give for the confidential values of these very rows.
     nonlinear : {"refuse", "delta"}
-        What to do with terms of a formula that are not linear in the noisy columns, such as a
-        share with a noisy denominator: ``"delta"`` linearises them at the published values.
+        What to do with terms of a formula that are not of degree two at most in the noisy columns,
+        such as a share with a noisy denominator: ``"delta"`` linearises all that are not linear,
+        at the published values. Squares and products of two noisy columns in covariates,
+        ``I(x**2)`` and ``x:z``, are exact by default.
     use_t : bool, default True
         Whether tests and intervals use Student's t distribution with n - p degrees of freedom (one
         less than the number of groups for ``"cluster"``), or the normal one.
@@ -280,8 +387,8 @@ def noisy_ols(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, a term of the formula is not linear in the
-        noisy columns, or a published value is not a whole number although its noise is.
+        If an argument is outside what is allowed, a term of the formula is not of degree two at
+        most in the noisy columns, or a published value is not a whole number although its noise is.
     NotEstimableError
         If the columns are linearly dependent, there are too few rows, or the noise is as wide as
         the variation of the noisy covariates.
@@ -300,6 +407,13 @@ def noisy_ols(
     M-estimator, M⁻¹(Σ ψᵢ ψᵢᵀ)M⁻¹ with ψᵢ what row i adds to the equations: it holds whatever the
     variance of each row, and has the noise in it. It is a limit for many rows.
 
+    Squares and products of two noisy columns share the noise of these: products of covariates are
+    corrected as polynomials in the counts, not column by column. With errors of variance v and
+    fourth moment m₄, z³ is estimated by y³ - 3vy and z⁴ by y⁴ - 6vy² + 6v² - m₄. Intervals of such
+    coefficients are limits for many rows, more than others: in 300 tables of 4,000 rows with
+    geometric noise of scale 1.5 and z of variance 6, 95 % intervals covered 94.7 %,
+    with medians of 2.95, 0.514 and -0.0807 for 3, 0.5 and -0.08.
+
     ``"fuller"`` takes the noise off c times, c = min(1, λ - 1/d) - (k + 1)/d, with k noisy
     covariates, d = n less the covariates without noise, and λ the smallest root of
     det(XᵀWX - λ Σ wᵢ Σᵢ) = 0 (after Fuller 1987, section 2.5, whose root has the response in
@@ -312,7 +426,10 @@ def noisy_ols(
     with 50 rows 92 to 96 % (``"HC1"``) or 94 to 98 % (``"HC3"``), with 200 or 1,000 rows 94 to
     97 %, and with ``uncertainty="noise"`` 94 to 97 %. Naive intervals for the coefficient of the
     noisy covariate cover 85, 57 and 34 % with 50 rows, and 7, 0 and 0 % with 1,000. Where the noise
-    is so wide that what is left of a covariate is not clearly there, ``summary`` says so.
+    noise is so wide that what is left of a covariate is not clearly there, ``summary`` says so.
+    Those are intervals by standard errors; the default ones of the method of moments, score sets,
+    hold where the former do not (``conf_int`` of the result has figures), and ``pvalues`` are
+    theirs. ``t_test`` and ``wald_test`` are by standard errors.
 
     Errors of different rows must be independent, unless ``groups`` says otherwise. For
     ``uncertainty="noise"``, errors known by their standard deviations only, or with covariances,
@@ -351,7 +468,8 @@ def noisy_ols(
     [8.536, 0.52]
     """
     check_option(method, "method", SOLVERS)
-    check_option(cov_type, "cov_type", COVARIANCES)
+    if cov_type is not None:
+        check_option(cov_type, "cov_type", COVARIANCES)
     check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     check_option(nonlinear, "nonlinear", _NONLINEAR)
     endog, exog, noise = published_columns(
@@ -365,19 +483,33 @@ def noisy_ols(
         groups = column_of(exog, groups) if isinstance(groups, str) else groups
     else:
         design = array_design(endog, exog, noise, weights)
-    codes = checked_groups(groups, cov_type, uncertainty, design)
+    asked: Covariance = cov_type or ("HC3" if len(design.endog) < _FEW_ROWS else "HC1")
+    codes = checked_groups(groups, asked, uncertainty, design)
     moments = Moments.of(design)
     solution = SOLVERS[method](moments, design.names)
+    remarks: tuple[str, ...] = ()
+    try:
+        covariance = _covariance(solution, asked, codes, uncertainty)
+    except NotEstimableError:
+        if cov_type is not None or uncertainty == "noise":
+            raise
+        asked = "HC1"
+        covariance = _covariance(solution, asked, codes, uncertainty)
+        remarks = ("HC1, as some row holds all variation of a covariate and HC3 leaves it out",)
     return NoisyRegression(
         design=design,
         solution=solution,
-        covariance=_covariance(solution, cov_type, codes, uncertainty),
+        covariance=covariance,
         method=method,
-        cov_type=cov_type,
+        cov_type=asked,
         groups=codes,
         uncertainty=uncertainty,
         use_t=check_flag(use_t, "use_t"),
+        remarks=remarks,
     )
+
+
+_FEW_ROWS = 250
 
 
 def _covariance(

@@ -352,6 +352,10 @@ class ThresholdedRegression(RegressionResult):
     def _names(self) -> list[Any]:
         return [*self.design.names, "alpha"]
 
+    @property
+    def _pvalues(self) -> FloatArray:
+        return self._wald_pvalues
+
     @cached_property
     def _params(self) -> FloatArray:
         return np.append(self.estimates.theta[:-1], np.exp(self.estimates.theta[-1]))

@@ -278,7 +278,8 @@ VALID = {
     "noisy_glm": {"endog": np.arange(40.0) % 7, "exog": 9.0 * np.arange(40.0) / 100.0}
     | {"family": "poisson", "noise": {"x1": Laplace(scale=0.1)}, "weights": None, "exposure": 3.0}
     | {"exposure_noise": None, "response_noise": 0.5, "cov_type": "HC1", "groups": None}
-    | {"uncertainty": "noise+sampling", "use_t": True},
+    | {"uncertainty": "noise+sampling", "use_t": True, "link": "log", "dispersion": None}
+    | {"offset": 0.1},
     "noisy_ols": {"endog": np.arange(40.0) % 7, "exog": 9.0 * np.arange(40.0)}
     | {"noise": {"x1": SMOOTH}, "weights": None, "method": "moments", "cov_type": "HC1"}
     | {"groups": None, "uncertainty": "noise+sampling", "nonlinear": "refuse", "use_t": True}

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from dpinfer import Laplace
-from dpinfer.errors import NotEstimableError
-from dpinfer.regression import noisy_ols
+from dpinfer import DiscreteGaussian, Gaussian, Geometric, Laplace
+from dpinfer.errors import ConvergenceError, NotEstimableError
+from dpinfer.regression import noisy_glm, noisy_ols
 
 REPS = 600
 TRUTH = np.array([10.0, 0.5, 3.0])
@@ -71,3 +71,98 @@ def test_coverage(n, reliability, options):
     assert refused < (0.1 if n == 50 else 0.01)
     if n == 1000:
         assert naive[1] < 0.1
+
+
+# Models, sizes, reliabilities, laws and uncertainties, for the table in the reference.
+
+SPREAD = 10.0
+MODELS = {
+    "least squares": (0.1, lambda eta, rng: eta + rng.normal(size=len(eta)), {}),
+    "logistic": (
+        0.08,
+        lambda eta, rng: (rng.random(len(eta)) < 1.0 / (1.0 + np.exp(-eta))) * 1.0,
+        {"family": "binomial"},
+    ),
+    "Poisson": (0.03, lambda eta, rng: rng.poisson(np.exp(eta)) * 1.0, {"family": "poisson"}),
+    "negative binomial": (
+        0.03,
+        lambda eta, rng: rng.poisson(np.exp(eta) * rng.gamma(2.0, 0.5, len(eta))) * 1.0,
+        {"family": "negative-binomial"},
+    ),
+}
+LAWS = {
+    "Laplace": lambda std: Laplace(scale=std / np.sqrt(2.0)),
+    "geometric": lambda std: Geometric(scale=1.0 / (2.0 * np.arcsinh(np.sqrt(0.5) / std))),
+    "Gaussian": lambda std: Gaussian(sigma=std),
+    "discrete Gaussian": lambda std: DiscreteGaussian(sigma=std),
+}
+
+
+def fitted(name, response, exog, noise, **options):
+    own = MODELS[name][2]
+    if not own:
+        return noisy_ols(response, exog, noise={"x1": noise}, **options)
+    return noisy_glm(response, exog, noise={"x1": noise}, **own, **options)
+
+
+def study(name, law, n, reliability, repeats):
+    """Return tables, refusals, tables with infinite ends, and how many slopes were covered.
+
+    For ``"noise+sampling"``, and for ``"noise"``, where there is one.
+    """
+    rng = np.random.default_rng([n, int(100 * reliability), sum(map(ord, name + law))])
+    slope, draw, _ = MODELS[name]
+    noise = LAWS[law](SPREAD * np.sqrt(1.0 / reliability - 1.0))
+    alone = name != "negative binomial" and (name, law[-8:]) not in {
+        ("logistic", "Gaussian"),
+    }
+    counts = np.zeros((2, 4), dtype=int)
+    for _ in range(repeats):
+        z = np.round(rng.normal(0.0, SPREAD, n))
+        response = draw(0.5 + slope * z, rng)
+        plain = np.column_stack([np.ones(n), z])
+        noisy = plain + np.column_stack([np.zeros(n), noise.rvs(n, rng=rng)])
+        for kind, uncertainty in enumerate(("noise+sampling", "noise")[: 1 + alone]):
+            counts[kind, 0] += 1
+            truth = slope
+            try:
+                if kind:
+                    truth = fitted(name, response, plain, 0.0).params[1]
+                fit = fitted(name, response, noisy, noise, uncertainty=uncertainty)
+            except (NotEstimableError, ConvergenceError):
+                counts[kind, 1] += 1
+                continue
+            lower, upper = (x[1] for x in map(np.asarray, fit.conf_int()))
+            counts[kind, 2] += np.isinf(lower)
+            counts[kind, 3] += lower <= truth <= upper
+    return counts
+
+
+REPEATS = {100: 100, 1000: 60, 5000: 24}
+RELIABILITIES = (0.95, 0.6, 0.3)
+
+
+@pytest.mark.study
+def test_all_models_and_laws():
+    """About eight minutes of processor time; the lines printed are those of the table."""
+    for name in MODELS:
+        for n, repeats in REPEATS.items():
+            for reliability in RELIABILITIES:
+                total = np.zeros((2, 4), dtype=int)
+                for law in LAWS:
+                    if name == "negative binomial" and "Gaussian" in law:
+                        continue
+                    found = study(name, law, n, reliability, repeats)
+                    print("#", name, law, n, reliability, found.tolist(), flush=True)
+                    total += found
+                cells = [name, f"{n:,}", f"{reliability:g}"]
+                for tables, refused, infinite, covered in total:
+                    fits = tables - refused
+                    cells += [
+                        f"{100 * covered / fits:.1f}" if fits else "-",
+                        f"{100 * refused / tables:.1f}" if tables else "-",
+                        f"{100 * infinite / fits:.0f}" if fits else "-",
+                    ]
+                print("|", " | ".join(cells), "|", flush=True)
+                fits = total[0, 0] - total[0, 1]
+                assert total[0, 3] >= 0.85 * fits

@@ -12,12 +12,24 @@ FAMILIES = {
     "gaussian": sm.families.Gaussian(),
     "binomial": sm.families.Binomial(),
     "poisson": sm.families.Poisson(),
+    "probit": sm.families.Binomial(sm.families.links.Probit()),
+    "cloglog": sm.families.Binomial(sm.families.links.CLogLog()),
+    "negative-binomial": sm.families.NegativeBinomial(alpha=0.6),
 }
 MEANS = {
     "gaussian": lambda eta: eta,
     "binomial": lambda eta: 1.0 / (1.0 + np.exp(-eta)),
     "poisson": np.exp,
 }
+
+
+def model(name):
+    """Return the arguments of a family, or of a link of the binomial one."""
+    if name in ("probit", "cloglog"):
+        return {"family": "binomial", "link": name}
+    return {"family": name} | ({"dispersion": 0.6} if name == "negative-binomial" else {})
+
+
 NONE = {"x1": 0.0}
 
 
@@ -29,10 +41,12 @@ def drawn(family, n=300, seed=0):
     sizes = rng.integers(1, 6, n).astype(float)
     if family == "gaussian":
         return eta + rng.normal(size=n), exog, {"weights": sizes}
-    if family == "binomial":
-        shares = rng.binomial(sizes.astype(int), MEANS[family](eta)) / sizes
-        return shares, exog, {"weights": sizes}
-    return rng.poisson(sizes * np.exp(eta)), exog, {"exposure": sizes}
+    offset = rng.normal(0.0, 0.3, n)
+    if FAMILIES[family].__class__ is sm.families.Binomial:
+        shares = rng.binomial(sizes.astype(int), MEANS["binomial"](eta)) / sizes
+        return shares, exog, {"weights": sizes, "offset": offset}
+    counts = rng.poisson(sizes * np.exp(eta) * rng.gamma(2.0, 0.5, n))
+    return counts, exog, {"exposure": sizes, "offset": offset}
 
 
 @pytest.mark.filterwarnings("ignore:cov_type not fully supported with var_weights")
@@ -40,9 +54,10 @@ def drawn(family, n=300, seed=0):
 def test_without_noise_all_is_as_in_statsmodels(family):
     y, exog, own = drawn(family)
     theirs = {"var_weights" if key == "weights" else key: x for key, x in own.items()}
-    model = sm.GLM(y, exog, FAMILIES[family], **theirs)
-    their = model.fit(cov_type="HC0", tol=1e-13, tol_criterion="params")
-    ours = dpi.noisy_glm(y, exog, family=family, noise=NONE, cov_type="HC0", use_t=False, **own)
+    peer = sm.GLM(y, exog, FAMILIES[family], **theirs)
+    their = peer.fit(cov_type="HC0", tol=1e-13, tol_criterion="params")
+    own |= model(family) | {"noise": NONE}
+    ours = dpi.noisy_glm(y, exog, cov_type="HC0", use_t=False, **own)
     for fit in (ours, ours.naive):
         np.testing.assert_allclose(fit.params, their.params, rtol=1e-8)
         np.testing.assert_allclose(fit.bse, their.bse, rtol=1e-8)
@@ -55,12 +70,10 @@ def test_without_noise_all_is_as_in_statsmodels(family):
     same = their.t_test("x1 = x2")
     np.testing.assert_allclose(ours.t_test("x1 = x2").pvalue, same.pvalue, rtol=1e-6)
     groups = np.arange(len(y)) % 17
-    clustered = model.fit(
+    clustered = peer.fit(
         cov_type="cluster", cov_kwds={"groups": groups}, tol=1e-13, tol_criterion="params"
     )
-    ours = dpi.noisy_glm(
-        y, exog, family=family, noise=NONE, cov_type="cluster", groups=groups, **own
-    )
+    ours = dpi.noisy_glm(y, exog, cov_type="cluster", groups=groups, **own)
     np.testing.assert_allclose(ours.bse, clustered.bse, rtol=1e-8)
 
 
@@ -92,7 +105,8 @@ EXACT = [
     *((family, law) for family in ("gaussian", "poisson") for law in LAWS),
     ("gaussian", dpi.DiscreteGaussian(sigma=1.5)),
     ("poisson", dpi.DiscreteGaussian(sigma=1.5)),
-    *(("binomial", law) for law in LAWS[:2]),
+    *((f, law) for f in ("binomial", "probit", "cloglog") for law in LAWS[:2]),
+    *(("negative-binomial", law) for law in LAWS[:2]),
 ]
 
 
@@ -104,19 +118,50 @@ def test_the_mean_of_the_scores_over_the_noise_is_the_confidential_score(family,
     z, w = rng.poisson(9.0, 40).astype(float), rng.normal(size=40)
     r = {
         "gaussian": z + rng.normal(size=40),
-        "binomial": (w > 0) * 0.6 + 0.2,
         "poisson": rng.poisson(5.0, 40),
-    }[family]
+        "negative-binomial": rng.poisson(5.0, 40),
+    }.get(family, (w > 0) * 0.6 + 0.2)
     y, chances, (repeated, response) = over_noise(law, z, w, r.astype(float))
     table = pd.DataFrame({"y": y, "w": repeated, "r": response})
     formula = "r ~ I(y / 5.0) + w + y:w"
-    fit = dpi.noisy_glm(formula, table, family=family, noise={"y": law}, weights=chances)
+    fit = dpi.noisy_glm(formula, table, **model(family), noise={"y": law}, weights=chances)
     confidential = smf.glm(
         formula, pd.DataFrame({"y": z, "w": w, "r": r}), family=FAMILIES[family]
     ).fit(tol=1e-13, tol_criterion="params")
     tolerance = 1e-6 if isinstance(law, (dpi.Laplace, dpi.DiscreteGaussian)) else 1e-9
     np.testing.assert_allclose(fit.params, confidential.params, atol=tolerance)
     assert np.abs(fit.naive.params - fit.params).max() > 1e-3
+
+
+@pytest.mark.parametrize("law", LAWS[:2])
+def test_the_dispersion_is_that_of_the_confidential_counts(law):
+    # over all values that may be published the equation for the dispersion has the same mean
+    rng = np.random.default_rng(12)
+    z = rng.poisson(9.0, 60).astype(float)
+    r = rng.poisson(rng.gamma(1.5, 4.0, 60) * np.exp(0.03 * z)).astype(float)
+    own = {"family": "negative-binomial"}
+    confidential = dpi.noisy_glm(r, np.column_stack([np.ones(60), z]), noise=NONE, **own)
+    y, chances, (response,) = over_noise(law, z, r)
+    exog = np.column_stack([np.ones(len(y)), y])
+    fit = dpi.noisy_glm(response, exog, noise={"x1": law}, weights=chances, **own)
+    np.testing.assert_allclose(fit.params, confidential.params, atol=1e-6)
+    np.testing.assert_allclose(fit.dispersion, confidential.dispersion, rtol=1e-5)
+    given = dpi.noisy_glm(
+        response,
+        exog,
+        noise={"x1": law},
+        weights=chances,
+        dispersion=confidential.dispersion,
+        uncertainty="noise",
+        **own,
+    )
+    np.testing.assert_allclose(given.params, fit.params, atol=1e-5)
+    # without noise its equation is that squared scores sum to the information of the model
+    mean = confidential.fittedvalues
+    information = mean / (1.0 + confidential.dispersion * mean)
+    squared = (r - mean) ** 2 / (1.0 + confidential.dispersion * mean) ** 2
+    np.testing.assert_allclose(squared.sum(), information.sum(), rtol=1e-8)
+    assert "Dispersion" in str(fit.summary())
 
 
 def test_corrections_of_several_noises_follow_one_another():

@@ -12,6 +12,9 @@ EXOG = np.column_stack([np.ones(60), Z])
 COUNTS = np.round(np.exp(0.1 * Z)) + np.arange(60) % 3
 SICK = (np.arange(60) * 7 % 13 < Z) * 1.0
 LAW = dpi.Laplace(scale=1.0)
+GAUSS = dpi.Gaussian(sigma=0.5)
+NB = {"family": "negative-binomial"}
+PROBIT = {"family": "binomial", "link": "probit", "endog": SICK}
 
 
 @pytest.mark.parametrize(
@@ -36,6 +39,19 @@ LAW = dpi.Laplace(scale=1.0)
         ({"cov_type": "cluster"}, InvalidParameterError, "groups must be given"),
         ({"groups": Z, "cov_type": "cluster", "uncertainty": "noise"}, InvalidParameterError, "no"),
         ({"uncertainty": "all"}, InvalidParameterError, "uncertainty must be"),
+        ({"link": "probit"}, InvalidParameterError, "link must be"),
+        ({"dispersion": 1.0}, InvalidParameterError, "dispersion must be left out"),
+        ({**NB, "dispersion": 0.0}, InvalidParameterError, "dispersion must be"),
+        ({**NB, "noise": {"x1": GAUSS}}, InvalidParameterError, "Gaussian noise has"),
+        ({**NB, "exposure": 3.0, "exposure_noise": LAW}, InvalidParameterError, "free of noise"),
+        ({**NB, "uncertainty": "noise"}, InvalidParameterError, "dispersion must be given"),
+        ({**NB}, NotEstimableError, "no more than Poisson"),
+        ({**PROBIT, "noise": {"x1": GAUSS}}, InvalidParameterError, "Gaussian noise has"),
+        ({**PROBIT, "noise": {"x1": 0.5}}, InvalidParameterError, "Laplace, Geometric"),
+        ({"offset": "people"}, InvalidParameterError, "offset must be numbers"),
+        ({"offset": 400.0}, InvalidParameterError, "offset must be <= 300"),
+        ({"offset": [1.0, 2.0]}, InvalidParameterError, "offset must be a number"),
+        ({"offset": dpi.Release(Z, mechanism=LAW)}, InvalidParameterError, "free of noise"),
         ({"exog": EXOG[:, [0, 0]]}, NotEstimableError, "linearly dependent"),
     ],
 )
@@ -63,7 +79,7 @@ def test_refusals_of_conditional_scores(change, message):
 def test_formulas_are_linear_in_noisy_columns_that_are_not_in_the_response():
     table = pd.DataFrame({"n": COUNTS, "z": Z})
     with pytest.raises(InvalidParameterError, match="formula must be linear") as caught:
-        dpi.noisy_glm("n ~ z + I(z**2)", table, family="poisson", noise={"z": LAW})
+        dpi.noisy_glm("n ~ z + I(z**3)", table, family="poisson", noise={"z": LAW})
     assert "delta" not in str(caught.value)
     with pytest.raises(InvalidParameterError, match="in both"):
         dpi.noisy_glm("I(n - z) ~ z", table, family="gaussian", noise={"z": LAW})

@@ -61,7 +61,7 @@ X = [[1.0, 0.2], [1.0, 1.1], [1.0, 2.3], [1.0, 2.8], [1.0, 4.1], [1.0, 5.2]]
         ({"weights": pd.Series([1.0] * 6)}, None, ""),
         ({"method": "tls"}, InvalidParameterError, "method must be one of"),
         ({"cov_type": "HC2"}, InvalidParameterError, "cov_type must be one of"),
-        ({"cov_type": None}, InvalidParameterError, "cov_type must be one of"),
+        ({"cov_type": 3}, InvalidParameterError, "cov_type must be one of"),
         ({"cov_type": "cluster"}, InvalidParameterError, "groups must be given"),
         ({"groups": [1] * 6}, InvalidParameterError, "groups must be given for"),
         ({"uncertainty": "sampling"}, InvalidParameterError, "uncertainty must be one of"),

@@ -53,7 +53,7 @@ def test_summary_frame_and_summary(fit):
     assert table.attrs["uncertainty"] == "noise+sampling"
     text = fit.summary(0.1)
     assert str(fit) == fit.summary()
-    for word in ("Response", "0.9", "HC1", "noise and sampling", "reliability", "naive"):
+    for word in ("Response", "0.9", "HC3", "noise and sampling", "reliability", "naive"):
         assert word in text
     assert "80 rows" in repr(fit)
     z = noisy_ols(
