@@ -123,6 +123,8 @@ RESULTS = {
     "TablePosterior": lambda: dpi.table_posterior(LABELLED, mechanism=SMOOTH, rng=1),
     "NoisyGLM": lambda: made("noisy_glm"),
     "NoisyRegression": regression,
+    "MomentsRegression": lambda: made("ols_from_moments"),
+    "SmallAreaEstimates": lambda: made("fay_herriot"),
     "ThresholdedRegression": lambda: made("thresholded_glm"),
     "SurveyEstimate": lambda: made("survey_total"),
     "SurveyEstimate, stratified": lambda: made("stratified_total"),

@@ -224,6 +224,8 @@ VALID = {
     | {"neighbours": "add-remove", "group": 1},
     "epsilon_for_rise": {"rise": 0.25, "baseline": 0.02, "counterfactual": "deleted"}
     | {"neighbours": "add-remove", "group": 1},
+    "fay_herriot": {"endog": [9.1, 12.4, 10.6, 7.8, 11.3, 14.9, 9.6, 10.2, 8.7]}
+    | {"exog": np.ones((9, 1)), "sampling_variance": 1.5, "mechanism": SMOOTH, "nobs": None},
     "from_long": {
         "frame": pd.DataFrame({"k": ["a", "a"], "ITERATION": [0, 1], "n": [3, 4]}),
         "replicate": "ITERATION",
@@ -279,6 +281,8 @@ VALID = {
     | {"statistic": "pearson", "observed": 1.5, "alternative": None, "method": "monte-carlo"}
     | QUICK,
     "odds_ratio_confint": TWO_BY_TWO,
+    "ols_from_moments": {"xtx": [[100.0, 49.5], [49.5, 33.1]], "xty": [100.3, 56.1]}
+    | {"mechanism": SMOOTH, "nobs": 100, "reps": 99, "rng": 1},
     "optimal_shares": MEASURED | {"rng": 0},
     "pbdp_delta": PROTECTED | {"epsilon": 0.5, "method": "exact", "strict": True},
     "pbdp_epsilon": PROTECTED | {"delta": 0.1},
