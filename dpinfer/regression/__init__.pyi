@@ -4,6 +4,9 @@ from .generalized import NoisyGLM as NoisyGLM
 from .generalized import noisy_glm as noisy_glm
 from .least_squares import NoisyRegression as NoisyRegression
 from .least_squares import noisy_ols as noisy_ols
+from .series import LocalLevel as LocalLevel
+from .series import local_level as local_level
+from .series import local_level_ratio as local_level_ratio
 from .small_areas import SmallAreaEstimates as SmallAreaEstimates
 from .small_areas import fay_herriot as fay_herriot
 from .thresholded import ThresholdedRegression as ThresholdedRegression

@@ -123,6 +123,7 @@ RESULTS = {
     "TablePosterior": lambda: dpi.table_posterior(LABELLED, mechanism=SMOOTH, rng=1),
     "NoisyGLM": lambda: made("noisy_glm"),
     "NoisyRegression": regression,
+    "LocalLevel": lambda: made("local_level"),
     "MomentsRegression": lambda: made("ols_from_moments"),
     "SmallAreaEstimates": lambda: made("fay_herriot"),
     "ThresholdedRegression": lambda: made("thresholded_glm"),

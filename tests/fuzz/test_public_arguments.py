@@ -85,9 +85,9 @@ RESULTS = set(
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise FunctionEstimate
     GeneralizationBound HierarchyEstimate HypothesisResult IndexIntervals Intervals LedgerEntry
-    LinearEstimate MarginalsEstimate MembershipAudit MomentsRegression
-    MultiplicativeWeightsRelease NoisyGLM NoisyRegression NoisyValues PairLoss PosteriorBounds PrivacyLoss PrivateMeanInterval Problem
-    ProcessingError
+    LinearEstimate LocalLevel MarginalsEstimate MembershipAudit MomentsRegression
+    MultiplicativeWeightsRelease NoisyGLM NoisyRegression NoisyValues PairLoss PosteriorBounds
+    PrivacyLoss PrivateMeanInterval Problem ProcessingError
     Ranking RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals
     ResponseEstimate SampleAdjustment SecretPosterior SizeStudy SmallAreaEstimates SmoothSensitivity
     SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate Selection TableContrast

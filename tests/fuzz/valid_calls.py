@@ -252,6 +252,10 @@ VALID = {
     "linear_ztest": {"values": THREE, "weights": [1, 1, -1], "value": 0.0, "mechanism": NOISE}
     | {"alternative": "larger", "method": "asymptotic"}
     | QUICK,
+    "local_level": {"values": np.arange(16) % 5 + 20, "mechanism": NOISE, "threshold": 10}
+    | {"missing": "raise", "method": "grid", "trend": False, "shift": 8, "same_definition": False},
+    "local_level_ratio": {"numerator": np.arange(16) % 5 + 20, "denominator": np.full(16, 90)}
+    | {"mechanism": NOISE, "same_definition": False},
     "max_power": PROTECTED | {"alpha": 0.05},
     "mcnemar": {"table": [[30, 12], [5, 40]], "mechanism": NOISE, "alternative": "larger"}
     | {"method": "asymptotic", "nuisance_alpha": 1e-4}

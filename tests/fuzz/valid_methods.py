@@ -66,6 +66,7 @@ VECTOR = SparseVector(threshold_scale=2.0, query_scale=4.0)
 ORDER = dpinfer.intervals.ranking(THREE, mechanism=NOISE)
 AREAS = dpinfer.regression.fay_herriot(**VALID["fay_herriot"])
 MOMENTS = dpinfer.regression.ols_from_moments(**VALID["ols_from_moments"])
+LEVEL = dpinfer.regression.local_level(**VALID["local_level"])
 SETS = dpinfer.ratio_confint(THREE, [60, 70, 80], mechanism=NOISE, method="asymptotic")
 
 
@@ -255,6 +256,8 @@ METHODS |= {
     "SmallAreaEstimates.conf_int": (AREAS.conf_int, {"alpha": 0.1, "method": "reml"}),
     "SmallAreaEstimates.mse": (AREAS.mse, {"method": "moments"}),
     "SmallAreaEstimates.variance": (AREAS.variance, {"method": "moments"}),
+    "LocalLevel.conf_int": (LEVEL.conf_int, {"alpha": 0.1}),
+    "LocalLevel.shift_confint": (LEVEL.shift_confint, {"alpha": 0.1}),
     "MomentsRegression.conf_int": (MOMENTS.conf_int, {"alpha": 0.1}),
     "MomentsRegression.test": (MOMENTS.test, {"params": [0.5, 1.0]}),
     "MomentsRegression.wald": (MOMENTS.wald, {"alpha": 0.1}),
