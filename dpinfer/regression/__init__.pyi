@@ -4,6 +4,9 @@ from .generalized import NoisyGLM as NoisyGLM
 from .generalized import noisy_glm as noisy_glm
 from .least_squares import NoisyRegression as NoisyRegression
 from .least_squares import noisy_ols as noisy_ols
+from .loglinear import LoglinearFit as LoglinearFit
+from .loglinear import cochran_mantel_haenszel as cochran_mantel_haenszel
+from .loglinear import loglinear as loglinear
 from .series import LocalLevel as LocalLevel
 from .series import local_level as local_level
 from .series import local_level_ratio as local_level_ratio

@@ -124,6 +124,7 @@ RESULTS = {
     "NoisyGLM": lambda: made("noisy_glm"),
     "NoisyRegression": regression,
     "LocalLevel": lambda: made("local_level"),
+    "LoglinearFit": lambda: made("loglinear"),
     "MomentsRegression": lambda: made("ols_from_moments"),
     "SmallAreaEstimates": lambda: made("fay_herriot"),
     "ThresholdedRegression": lambda: made("thresholded_glm"),

@@ -85,7 +85,7 @@ RESULTS = set(
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise FunctionEstimate
     GeneralizationBound HierarchyEstimate HypothesisResult IndexIntervals Intervals LedgerEntry
-    LinearEstimate LocalLevel MarginalsEstimate MembershipAudit MomentsRegression
+    LinearEstimate LocalLevel LoglinearFit MarginalsEstimate MembershipAudit MomentsRegression
     MultiplicativeWeightsRelease NoisyGLM NoisyRegression NoisyValues PairLoss PosteriorBounds
     PrivacyLoss PrivateMeanInterval Problem ProcessingError
     Ranking RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals

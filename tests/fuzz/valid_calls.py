@@ -203,6 +203,8 @@ VALID = {
         "rate": 0.5,
         "compositions": 3,
     },
+    "cochran_mantel_haenszel": {"table": np.arange(12.0).reshape(2, 2, 3) + 20}
+    | {"mechanism": NOISE, "method": "asymptotic", "reps": 19, "rng": 1},
     "compose_parallel": {"guarantees": [PURE, PURE]},
     "count_confint": {"count": THREE, "mechanism": NOISE, "method": "naive", "bin_size": 2}
     | {"threshold": 10, "clamp": 0, "alternative": "larger", "estimate": "maximum-likelihood"}
@@ -256,6 +258,8 @@ VALID = {
     | {"missing": "raise", "method": "grid", "trend": False, "shift": 8, "same_definition": False},
     "local_level_ratio": {"numerator": np.arange(16) % 5 + 20, "denominator": np.full(16, 90)}
     | {"mechanism": NOISE, "same_definition": False},
+    "loglinear": {"table": [[41, 27, 30], [62, 118, 80]], "formula": "C(row) + C(column)"}
+    | {"mechanism": NOISE},
     "max_power": PROTECTED | {"alpha": 0.05},
     "mcnemar": {"table": [[30, 12], [5, 40]], "mechanism": NOISE, "alternative": "larger"}
     | {"method": "asymptotic", "nuisance_alpha": 1e-4}

@@ -67,6 +67,7 @@ ORDER = dpinfer.intervals.ranking(THREE, mechanism=NOISE)
 AREAS = dpinfer.regression.fay_herriot(**VALID["fay_herriot"])
 MOMENTS = dpinfer.regression.ols_from_moments(**VALID["ols_from_moments"])
 LEVEL = dpinfer.regression.local_level(**VALID["local_level"])
+LOGLINEAR = dpinfer.regression.loglinear(**VALID["loglinear"])
 SETS = dpinfer.ratio_confint(THREE, [60, 70, 80], mechanism=NOISE, method="asymptotic")
 
 
@@ -258,6 +259,12 @@ METHODS |= {
     "SmallAreaEstimates.variance": (AREAS.variance, {"method": "moments"}),
     "LocalLevel.conf_int": (LEVEL.conf_int, {"alpha": 0.1}),
     "LocalLevel.shift_confint": (LEVEL.shift_confint, {"alpha": 0.1}),
+    "LoglinearFit.conf_int": (LOGLINEAR.conf_int, {"alpha": 0.1}),
+    "LoglinearFit.test": (
+        LOGLINEAR.test,
+        {"formula": "C(row) * C(column)", "statistic": "score", "method": "asymptotic"}
+        | {"reps": 19, "rng": 1},
+    ),
     "MomentsRegression.conf_int": (MOMENTS.conf_int, {"alpha": 0.1}),
     "MomentsRegression.test": (MOMENTS.test, {"params": [0.5, 1.0]}),
     "MomentsRegression.wald": (MOMENTS.wald, {"alpha": 0.1}),
