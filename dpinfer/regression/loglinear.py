@@ -448,11 +448,12 @@ def _attributes(x: NoisyValues) -> pd.DataFrame:
         name if name is not None else _NAMES[at] if at < len(_NAMES) else f"x{at}"
         for at, name in enumerate(labels.names)
     ]
-    if len(set(names)) < len(names):
+    if len(set(map(str, names))) < len(names):
         raise InvalidParameterError(f"table must have distinct names of levels, got {show(names)}")
-    frame = labels.to_frame(index=False, name=names if labels.nlevels > 1 else names[0])
-    frame.columns = pd.Index([str(name) for name in names])
-    return frame
+    columns = [labels.get_level_values(level) for level in range(labels.nlevels)]
+    return pd.DataFrame(
+        {str(name): column.to_numpy() for name, column in zip(names, columns, strict=True)}
+    )
 
 
 def _matrix(frame: pd.DataFrame, formula: Any, depth: int) -> tuple[FloatArray, list[Any], Any]:

@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray, as_values, check_alpha, check_flag, check_option, show
+from dpinfer._check import (
+    FloatArray,
+    as_values,
+    check_alpha,
+    check_flag,
+    check_integer,
+    check_option,
+    show,
+)
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw
@@ -578,15 +586,13 @@ def _shift_at(x: NoisyValues, shift: Any) -> int | None:
     if shift is None:
         return None
     if x.labels is None:
-        whole = isinstance(shift, (int, np.integer)) and not isinstance(shift, bool)
-        found = int(shift) if whole and 0 <= shift < len(x) else 0
-    else:
-        try:
-            found = int(x.labels.get_loc(shift))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise InvalidParameterError(
-                f"shift must be one of the labels of the days, got {show(shift)}"
-            ) from error
+        return check_integer(shift, "shift", ge=1, le=len(x) - 1)
+    try:
+        found = int(x.labels.get_loc(shift))
+    except Exception as error:  # pandas looks up labels in ways of its own
+        raise InvalidParameterError(
+            f"shift must be one of the labels of the days, got {show(shift)}"
+        ) from error
     if found < 1:
         raise InvalidParameterError(
             f"shift must be a day after the first one, got {show(shift)} of {len(x)} days"
