@@ -623,7 +623,8 @@ def poisson_maximum(
                 "negative values without noise: check mechanism"
             )
         near, ended = _stepped(likelihood, theta, _NEAR * len(theta))
-        theta = near if ended else maximised(likelihood, theta)
+        lower = ended and likelihood.value(near) <= likelihood.value(theta)
+        theta = near if lower else maximised(likelihood, theta)
         if likelihood._at(theta)[0].min() < _VANISHED:
             raise NotEstimableError(
                 "some means are estimated as 0, where the model has no estimates: a sum of cells "

@@ -167,13 +167,21 @@ def test_refusals_of_tests():
 
 @pytest.mark.slow
 def test_size_of_the_score_test():
-    """500 tables: rejections at 5 % stay below the 1e-7 quantile of their binomial law."""
+    """500 tables: rejections at 5 % are within the 1e-7 quantiles of their binomial law.
+
+    A table of which a row is no more than noise, here two, has no estimates.
+    """
     rng, mean = np.random.default_rng(6), np.outer([30, 20, 14], [1, 0.8, 0.6]).ravel()
     index = pd.MultiIndex.from_product([range(3), range(3)], names=["a", "b"])
-    rejected = 0
+    rejected = refused = 0
     for _ in range(500):
         counts = pd.Series(rng.poisson(mean) + LAW.rvs(9, rng=rng), index)
-        fit = loglinear(counts, "C(a) + C(b)", mechanism=LAW)
+        try:
+            fit = loglinear(counts, "C(a) + C(b)", mechanism=LAW)
+        except NotEstimableError:
+            refused += 1
+            continue
         rejected += fit.test("C(a) * C(b)", method="asymptotic").pvalue < 0.05
     low, high = stats.binom.ppf([1e-7, 1 - 1e-7], 500, 0.05)
     assert low < rejected < high
+    assert refused < 20
