@@ -1,6 +1,16 @@
+from .from_moments import MomentsRegression as MomentsRegression
+from .from_moments import ols_from_moments as ols_from_moments
 from .generalized import NoisyGLM as NoisyGLM
 from .generalized import noisy_glm as noisy_glm
 from .least_squares import NoisyRegression as NoisyRegression
 from .least_squares import noisy_ols as noisy_ols
+from .loglinear import LoglinearFit as LoglinearFit
+from .loglinear import cochran_mantel_haenszel as cochran_mantel_haenszel
+from .loglinear import loglinear as loglinear
+from .series import LocalLevel as LocalLevel
+from .series import local_level as local_level
+from .series import local_level_ratio as local_level_ratio
+from .small_areas import SmallAreaEstimates as SmallAreaEstimates
+from .small_areas import fay_herriot as fay_herriot
 from .thresholded import ThresholdedRegression as ThresholdedRegression
 from .thresholded import thresholded_glm as thresholded_glm

@@ -215,7 +215,7 @@ class Family(ABC):
 
 
 @dataclass
-class NegativeBinomial(Family):
+class _OnCounts(Family):
     """Sums over the counts themselves."""
 
     begins: ClassVar[int] = 0
@@ -227,6 +227,32 @@ class NegativeBinomial(Family):
         low, high = (end.astype(np.intp) for end in cells.ends(reach))
         self.most = max(self.most, int(high.max(initial=0)) + 1)
         return Runs(low, high - low + 1, cells.log_weights, reach == 0, [])
+
+    def is_fine(self, eta: FloatArray, alpha: float) -> bool:
+        return True
+
+
+@dataclass
+class PoissonCounts(_OnCounts):
+    """Counts without overdispersion: log α has no part, and a curvature that leaves it alone."""
+
+    def tables(self, alpha: float) -> tuple[FloatArray, ...]:
+        f = np.arange(self.most, dtype=np.float64)
+        return -special.gammaln(f + 1.0), f
+
+    def linear(self, eta: FloatArray, alpha: float) -> tuple[FloatArray, FloatArray]:
+        return eta, -np.exp(eta)
+
+    def scores(self, found: Moments, at: Positions, eta: FloatArray, alpha: float) -> Scores:
+        mu, none = np.exp(eta), np.zeros_like(eta)
+        first = np.column_stack([at + found.b - mu, none])
+        second = np.column_stack([found.bb - mu, none, none - 1.0])
+        return Scores(found.log, first, second, found.edge)
+
+
+@dataclass
+class NegativeBinomial(_OnCounts):
+    """Gamma rates."""
 
     def tables(self, alpha: float) -> tuple[FloatArray, ...]:
         f, r = np.arange(self.most, dtype=np.float64), 1.0 / alpha
@@ -251,9 +277,6 @@ class NegativeBinomial(Family):
         first = np.column_stack([r * (f - mu) * part, -r * of_r])
         second = np.column_stack([within, -r * mixed, r**2 * rr + r * of_r])
         return Scores(found.log, first, second, found.edge)
-
-    def is_fine(self, eta: FloatArray, alpha: float) -> bool:
-        return True
 
 
 @dataclass
@@ -492,23 +515,30 @@ def maximised(likelihood: Likelihood, theta: FloatArray) -> FloatArray:
         hess=likelihood.hessian,
         options={"gtol": 1e-5 * np.sqrt(len(likelihood.offset)), "maxiter": 200},
     )
-    theta = np.asarray(found.x)
+    return _stepped(likelihood, np.asarray(found.x), 1.0)[0]
+
+
+def _stepped(likelihood: Likelihood, theta: FloatArray, most: float) -> tuple[FloatArray, bool]:
+    """Take Newton's steps while their decrements are below ``most``, and say if they ended."""
     for _ in range(_STEPS):
         gradient, hessian = likelihood.gradient(theta), likelihood.hessian(theta)
         try:
             step = np.linalg.solve(hessian, gradient)
         except np.linalg.LinAlgError:
-            return theta
+            return theta, False
         decrement = float(gradient @ step)
-        if not 0 <= decrement < 1.0:
-            return theta
+        if not 0 <= decrement < most:
+            return theta, False
         theta = theta - step
         if decrement < _DECREMENT:
-            return theta
-    return theta
+            return theta, True
+    return theta, False
 
 
 FAMILIES = ("negative-binomial", "lognormal-poisson")
+
+_VANISHED = -14.0
+"""Logarithm of a mean that stands for 0."""
 
 _SAME = 1e-4
 """Share of overdispersion in the largest variance below which there is none to be told."""
@@ -574,6 +604,71 @@ def estimated(exog: FloatArray, offset: FloatArray, parts: list[Part], family: s
         likelihood.scores(theta) @ back,
         -likelihood.value(theta),
     )
+
+
+def poisson_maximum(
+    exog: FloatArray, parts: list[Part], start: FloatArray | None = None
+) -> tuple[FloatArray, Likelihood]:
+    """Return the maximum for Poisson means exp(exog β), and the likelihood of (β, 0) about it."""
+    size = len(exog)
+    triangle = np.linalg.qr(exog, mode="r") / np.sqrt(size)
+    basis, offset = np.linalg.solve(triangle.T, exog.T).T, np.zeros(size)
+    gamma = _start(basis, offset, parts)[:-1] if start is None else triangle @ start
+    theta, likelihood = np.append(gamma, 0.0), Likelihood(basis, offset, parts, PoissonCounts())
+    for _ in range(_ROUNDS):
+        likelihood.widen(theta)
+        if not np.isfinite(likelihood.rows(theta).log).all():
+            raise NotEstimableError(
+                "some of the values cannot be counts with this noise under any mean, such as "
+                "negative values without noise: check mechanism"
+            )
+        near, ended = _stepped(likelihood, theta, _NEAR * len(theta))
+        lower = ended and likelihood.value(near) <= likelihood.value(theta)
+        theta = near if lower else maximised(likelihood, theta)
+        if likelihood._at(theta)[0].min() < _VANISHED:
+            raise NotEstimableError(
+                "some means are estimated as 0, where the model has no estimates: a sum of cells "
+                "that it fits is no more than noise. Merge categories, or leave out terms"
+            )
+        if likelihood.holds(theta):
+            break
+    gradient, information = likelihood.gradient(theta), likelihood.hessian(theta)
+    if np.linalg.eigvalsh(information)[0] <= 0 or not (
+        0 <= gradient @ np.linalg.solve(information, gradient) < 1e-10
+    ):
+        raise ConvergenceError("the likelihood has no maximum that was found: leave out terms")
+    likelihood.basis = exog
+    likelihood._last = None
+    return np.asarray(np.linalg.solve(triangle, theta[:-1])), likelihood
+
+
+def poisson_information(parts: list[Part], eta: FloatArray) -> FloatArray:
+    """Return E[(E[f given y] - μ)²] of each cell, by a sum over y at its scale."""
+    out, family = np.exp(eta), PoissonCounts()
+    for part in parts:
+        law, mu = part.cells.law, np.exp(eta[part.rows])
+        spread = np.broadcast_to(np.sqrt(mu + law.variance), mu.shape)
+        noisy = np.flatnonzero(np.broadcast_to(law.variance, mu.shape) > 0)
+        if not noisy.size:
+            continue
+        step, centre = _OF_SPREAD * spread[noisy], mu[noisy]
+        if law.is_integer:
+            step, centre = np.maximum(np.floor(step), 1.0), np.rint(centre)
+        far = np.ceil(_SPREADS * spread[noisy] / step).max()
+        y = centre[:, np.newaxis] + step[:, np.newaxis] * np.arange(-far, far + 1.0)
+        at = np.repeat(noisy, y.shape[1])
+        cells = Cells(law.take(at) if law.shape else law, y.ravel(), False)
+        reach, mean = cells.reach(), mu[at]
+        scale = 1.0 + (np.abs(cells.y - mean) + 9.0 * np.sqrt(mean)) / reach
+        found = family.evaluate(family.runs(cells, scale), np.log(mean), 1.0)
+        weight = np.exp(found.log).reshape(y.shape)
+        square = np.square(np.nan_to_num(found.first[:, 0])).reshape(y.shape)
+        out[part.rows[noisy]] = (weight * square).sum(axis=1) / weight.sum(axis=1)
+    return out
+
+
+_OF_SPREAD, _SPREADS = 0.6, 8.0
+_NEAR = 8.0
 
 
 def derivatives(

@@ -534,15 +534,7 @@ def thresholded_glm(
     matrix = check_array(matrix, "exog", ge=-LARGEST, le=LARGEST, ndim=2)
     offset = _offset(exposure, len(matrix), labels)
     cells.x.need(independent=True, marginal=True, who="thresholded_glm")
-    rule = cells.x.rule
-    if cells.x.weights is not None or (
-        rule is not None
-        and (
-            rule.after
-            or np.greater(rule.before, 1).any()
-            or (np.isfinite(rule.lowest) | np.isfinite(rule.highest)).any()
-        )
-    ):
+    if cells.is_processed:
         raise InvalidParameterError(
             "endog must be counts with a noise and a threshold only, got values that were clamped, "
             "rounded or weighted, or are about rounded counts"

@@ -28,6 +28,19 @@ class ListedCells(NamedTuple):
     given: bool
     """Whether the list says which cells were not published, or that there are none."""
 
+    @property
+    def is_processed(self) -> bool:
+        """Whether more was done to the values than noise and a threshold."""
+        rule = self.x.rule
+        return self.x.weights is not None or (
+            rule is not None
+            and bool(
+                rule.after
+                or np.greater(rule.before, 1).any()
+                or (np.isfinite(rule.lowest) | np.isfinite(rule.highest)).any()
+            )
+        )
+
 
 def listed_cells(
     values: Any,

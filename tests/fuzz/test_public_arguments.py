@@ -85,13 +85,13 @@ RESULTS = set(
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     DifferenceAudit EcologicalBounds ErrorEstimate FrozenDensity FrozenMass FrozenNoise
     FunctionEstimate FunctionPosterior GeneralizationBound HierarchyEstimate HypothesisResult
-    IndexIntervals Intervals LedgerEntry LinearEstimate MarginalsEstimate MembershipAudit
-    MultiplicativeWeightsRelease NoisyGLM NoisyRegression NoisyValues PairLoss PooledEstimate
-    PosteriorBounds PrivacyLoss PrivateMeanInterval Problem ProcessingError QuantileSets
-    Ranking RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve RepeatedDP ReplicateIntervals
-    ResponseEstimate SampleAdjustment SecretPosterior SizeStudy SmoothSensitivity
-    SpendingComparison StrategyComparison StreamedMarginals SurveyEstimate SurvivalCurve Selection
-    TableContrast
+    IndexIntervals Intervals LedgerEntry LinearEstimate LocalLevel LoglinearFit MarginalsEstimate
+    MembershipAudit MomentsRegression MultiplicativeWeightsRelease NoisyGLM NoisyRegression
+    NoisyValues PairLoss PooledEstimate PosteriorBounds PrivacyLoss PrivateMeanInterval Problem
+    ProcessingError QuantileSets Ranking RatioEstimate ReconstructionAudit ReleasePlan RenyiCurve
+    RepeatedDP ReplicateIntervals ResponseEstimate SampleAdjustment SecretPosterior Selection
+    SizeStudy SmallAreaEstimates SmoothSensitivity SpendingComparison StrategyComparison
+    StreamedMarginals SurveyEstimate SurvivalCurve TableContrast
     TablePosterior
     ThresholdedRegression Usefulness
     """.split()  # noqa: SIM905

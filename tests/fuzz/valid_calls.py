@@ -214,6 +214,8 @@ VALID = {
         "rate": 0.5,
         "compositions": 3,
     },
+    "cochran_mantel_haenszel": {"table": np.arange(12.0).reshape(2, 2, 3) + 20}
+    | {"mechanism": NOISE, "method": "asymptotic", "reps": 19, "rng": 1},
     "compose_parallel": {"guarantees": [PURE, PURE]},
     "count_confint": {"count": THREE, "mechanism": NOISE, "method": "naive", "bin_size": 2}
     | {"threshold": 10, "clamp": 0, "alternative": "larger", "estimate": "maximum-likelihood"}
@@ -235,6 +237,8 @@ VALID = {
     | {"neighbours": "add-remove", "group": 1},
     "epsilon_for_rise": {"rise": 0.25, "baseline": 0.02, "counterfactual": "deleted"}
     | {"neighbours": "add-remove", "group": 1},
+    "fay_herriot": {"endog": [9.1, 12.4, 10.6, 7.8, 11.3, 14.9, 9.6, 10.2, 8.7]}
+    | {"exog": np.ones((9, 1)), "sampling_variance": 1.5, "mechanism": SMOOTH, "nobs": None},
     "from_long": {
         "frame": pd.DataFrame({"k": ["a", "a"], "ITERATION": [0, 1], "n": [3, 4]}),
         "replicate": "ITERATION",
@@ -261,6 +265,12 @@ VALID = {
     "linear_ztest": {"values": THREE, "weights": [1, 1, -1], "value": 0.0, "mechanism": NOISE}
     | {"alternative": "larger", "method": "asymptotic"}
     | QUICK,
+    "local_level": {"values": np.arange(16) % 5 + 20, "mechanism": NOISE, "threshold": 10}
+    | {"missing": "raise", "method": "grid", "trend": False, "shift": 8, "same_definition": False},
+    "local_level_ratio": {"numerator": np.arange(16) % 5 + 20, "denominator": np.full(16, 90)}
+    | {"mechanism": NOISE, "same_definition": False},
+    "loglinear": {"table": [[41, 27, 30], [62, 118, 80]], "formula": "C(row) + C(column)"}
+    | {"mechanism": NOISE},
     "max_power": PROTECTED | {"alpha": 0.05},
     "mcnemar": {"table": [[30, 12], [5, 40]], "mechanism": NOISE, "alternative": "larger"}
     | {"method": "asymptotic", "nuisance_alpha": 1e-4}
@@ -291,6 +301,8 @@ VALID = {
     | {"statistic": "pearson", "observed": 1.5, "alternative": None, "method": "monte-carlo"}
     | QUICK,
     "odds_ratio_confint": TWO_BY_TWO,
+    "ols_from_moments": {"xtx": [[100.0, 49.5], [49.5, 33.1]], "xty": [100.3, 56.1]}
+    | {"mechanism": SMOOTH, "nobs": 100, "reps": 99, "rng": 1},
     "optimal_shares": MEASURED | {"rng": 0},
     "pbdp_delta": PROTECTED | {"epsilon": 0.5, "method": "exact", "strict": True},
     "pbdp_epsilon": PROTECTED | {"delta": 0.1},

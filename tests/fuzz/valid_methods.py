@@ -66,6 +66,10 @@ SURVIVAL = dpinfer.functions.survival_confint(**VALID["survival_confint"])
 ORDINARY = dpinfer.count_confint(THREE, mechanism=NOISE)
 VECTOR = SparseVector(threshold_scale=2.0, query_scale=4.0)
 ORDER = dpinfer.intervals.ranking(THREE, mechanism=NOISE)
+AREAS = dpinfer.regression.fay_herriot(**VALID["fay_herriot"])
+MOMENTS = dpinfer.regression.ols_from_moments(**VALID["ols_from_moments"])
+LEVEL = dpinfer.regression.local_level(**VALID["local_level"])
+LOGLINEAR = dpinfer.regression.loglinear(**VALID["loglinear"])
 SETS = dpinfer.ratio_confint(THREE, [60, 70, 80], mechanism=NOISE, method="asymptotic")
 
 
@@ -270,6 +274,20 @@ METHODS |= {
         TREE.ratio([1, 2], 0).conf_int,
         {"alpha": 0.1, "method": "envelope", "alternative": "larger", "simultaneous": True},
     ),
+    "SmallAreaEstimates.conf_int": (AREAS.conf_int, {"alpha": 0.1, "method": "reml"}),
+    "SmallAreaEstimates.mse": (AREAS.mse, {"method": "moments"}),
+    "SmallAreaEstimates.variance": (AREAS.variance, {"method": "moments"}),
+    "LocalLevel.conf_int": (LEVEL.conf_int, {"alpha": 0.1}),
+    "LocalLevel.shift_confint": (LEVEL.shift_confint, {"alpha": 0.1}),
+    "LoglinearFit.conf_int": (LOGLINEAR.conf_int, {"alpha": 0.1}),
+    "LoglinearFit.test": (
+        LOGLINEAR.test,
+        {"formula": "C(row) * C(column)", "statistic": "score", "method": "asymptotic"}
+        | {"reps": 19, "rng": 1},
+    ),
+    "MomentsRegression.conf_int": (MOMENTS.conf_int, {"alpha": 0.1}),
+    "MomentsRegression.test": (MOMENTS.test, {"params": [0.5, 1.0]}),
+    "MomentsRegression.wald": (MOMENTS.wald, {"alpha": 0.1}),
     "FunctionEstimate.sum": (ROOTS.sum, {"by": [0, 2]}),
     "FunctionEstimate.times": (ROOTS.times, {"other": OTHER_ROOTS}),
     "FunctionEstimate.conf_int": (MANY_ROOTS.conf_int, {"alpha": 0.1}),
