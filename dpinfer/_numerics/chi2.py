@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
-from dpinfer._numerics.inversion import ANGLE, along_hyperbola
+from dpinfer._numerics.inversion import along_hyperbola
 
 ComplexArray = NDArray[np.complex128]
 Cumulant = Callable[[ComplexArray], ComplexArray]
@@ -73,27 +73,12 @@ class RankOne:
 
 
 @dataclass(frozen=True)
-class ShiftedEigenvalues:
-    """What means m add to the cumulant generating function of Σ (√λ·Z + m)²: Σ m²·s/(1 - 2λs).
-
-    ``values``, ``squares`` (k,): λ > 0, and the squares of m.
-    """
-
-    values: FloatArray
-    squares: FloatArray
-
-    def __call__(self, s: ComplexArray) -> ComplexArray:
-        factors = 1.0 - np.multiply.outer(np.asarray(2.0 * s), self.values)
-        return np.asarray(s * ((1.0 / factors) @ self.squares))
-
-
-@dataclass(frozen=True)
 class ShiftedRankOne:
     """What a mean m adds to the cumulant generating function of YᵀY, Y ~ N(m, diag(d) - u uᵀ).
 
     It is s·mᵀ(I - 2sA)⁻¹m, by the Sherman-Morrison formula.
 
-    ``diagonal``, ``vector``, ``mean`` (k,): d > 0, u and m.
+    ``diagonal``, ``vector``, ``mean`` (k,): d > 0, u and m; for Σ (√d·Z + m)² u is 0.
     """
 
     diagonal: FloatArray
@@ -115,7 +100,7 @@ class WeightedChi2:
     ``logdet``: log det(I - 2sA) at an array of complex s, on the branch that is 0 at s = 0 and
     continuous off the real half-line s >= 1/(2·largest); ``largest``: the largest eigenvalue of A,
     > 0, or a bound above it; ``exponent``: what a shift adds to the cumulant generating function,
-    as :class:`ShiftedEigenvalues` and :class:`ShiftedRankOne` do. Zero by default.
+    as :class:`ShiftedRankOne` does. Zero by default.
 
     P(Q > q) = (1/2πi) ∫ exp(K(s) - s q) ds/s with K(s) = -log det(I - 2sA)/2 + exponent, along a
     hyperbola that crosses the real axis at the saddle point between 0 and 1/(2·largest) and opens
@@ -141,8 +126,9 @@ class WeightedChi2:
         """
         kept = values > 0.0
         weights = values[kept]
-        exponent = None if means is None else ShiftedEigenvalues(weights, np.square(means[kept]))
-        return cls(RankOne(weights, np.zeros(weights.size)), float(weights.max()), exponent)
+        none = np.zeros(weights.size)
+        exponent = None if means is None else ShiftedRankOne(weights, none, means[kept])
+        return cls(RankOne(weights, none), float(weights.max()), exponent)
 
     @classmethod
     def rank_one(cls, diagonal: FloatArray, squares: FloatArray) -> WeightedChi2:
@@ -199,42 +185,26 @@ class WeightedChi2:
 
     def _contour(self, q: FloatArray, side: float) -> FloatArray:
         """Log of the tail beyond each q > 0 on one side: above (1) or below (-1)."""
-        out = np.full(q.shape, -np.inf)
-        for start in range(0, q.size, _ROWS):
-            points = q[start : start + _ROWS]
-            crossing, axis = self._path(points, side)
-            level = self._cumulant(crossing.astype(np.complex128)).real - crossing * points
-            near = np.full(level.shape, True) if self.exponent is None else level > _DEEPEST
-            if near.any():
-                out[start : start + _ROWS][near] = along_hyperbola(
-                    self._cumulant,
-                    points[near],
-                    (crossing[near], axis[near], level[near]),
-                    np.reciprocal,
-                    side=side,
-                )
-        return out
-
-    def _path(self, q: FloatArray, side: float) -> tuple[FloatArray, FloatArray]:
-        """Where the hyperbola crosses the real axis, and half the distance of its foci."""
         end = 1.0 / (2.0 * self.largest)
-        # the saddle of exp(K(s) - s q)/s: bisection in v, s = end·v/(1 + v) or s = -end·v
-        low = np.full(q.shape, -_LOG_RANGE)
-        high = np.full(q.shape, _LOG_RANGE if side > 0 else _LOG_FARTHEST)
-        for _ in range(_PATH_STEPS):
-            middle = 0.5 * (low + high)
-            s = self._place(np.exp(middle), end, side)
-            rises = side * (self._slope(s) - 1.0 / s - q) > 0.0
-            high, low = np.where(rises, middle, high), np.where(rises, low, middle)
-        s = self._place(np.exp(0.5 * (low + high)), end, side)
-        step = 1e-3 * np.minimum(np.abs(s), end - s)
-        bend = (self._slope(s + step) - self._slope(s - step)) / (2.0 * step)
-        bend = np.maximum(bend, 0.0) + 1.0 / np.square(s)
-        axis = 1.0 / np.sqrt(bend)
-        if side > 0:
-            axis = np.minimum(axis, s / (1.0 + np.cos(ANGLE)))
-            return s, np.minimum(axis, (end - s) / (1.0 - np.cos(ANGLE)))
-        return s, np.minimum(axis, -s / (1.0 - np.cos(ANGLE)))
+        deepest = -np.inf if self.exponent is None else _DEEPEST
+
+        def saddle(q: FloatArray) -> tuple[FloatArray, FloatArray]:
+            # by bisection in v, s = end·v/(1 + v) or s = -end·v
+            low = np.full(q.shape, -_LOG_RANGE)
+            high = np.full(q.shape, _LOG_RANGE if side > 0 else _LOG_FARTHEST)
+            for _ in range(_PATH_STEPS):
+                middle = 0.5 * (low + high)
+                s = self._place(np.exp(middle), end, side)
+                rises = side * (self._slope(s) - 1.0 / s - q) > 0.0
+                high, low = np.where(rises, middle, high), np.where(rises, low, middle)
+            s = self._place(np.exp(0.5 * (low + high)), end, side)
+            step = 1e-3 * np.minimum(np.abs(s), end - s)
+            bend = (self._slope(s + step) - self._slope(s - step)) / (2.0 * step)
+            return s, np.maximum(bend, 0.0) + 1.0 / np.square(s)
+
+        return along_hyperbola(
+            self._cumulant, q, saddle, end, side=side, deepest=deepest, rows=_ROWS
+        )
 
     @staticmethod
     def _place(v: FloatArray, end: float, side: float) -> FloatArray:

@@ -156,20 +156,52 @@ ROWS = 256
 NEWTON_STEPS = 2
 
 
+Saddle = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+"""Saddle points of exp(K(s) - s x)/s for a vector of x, and the curvature of its logarithm."""
+
+
 def along_hyperbola(
+    cgf: CGF,
+    x: FloatArray,
+    saddle: Saddle,
+    end: float,
+    kernel: Callable[[ComplexArray], ComplexArray] = np.reciprocal,
+    *,
+    side: float = 1.0,
+    ceiling: float = np.inf,
+    deepest: float = -np.inf,
+    rows: int = ROWS,
+) -> FloatArray:
+    """Log of side·(1/2πi) ∫ exp(K(s) - s x)·kernel(s) ds by the trapezoidal rule.
+
+    Each hyperbola crosses the real axis at the saddle point: between 0 and ``end``, the singularity
+    on the right, or left of 0 for a ``side`` of -1. ``ceiling``: where abs(Im s) stops;
+    ``deepest``: what K(s) - s x of less than that bounds is given as 0; ``rows``: of x at a time.
+    """
+    out = np.full(x.shape, -np.inf)
+    for start in range(0, x.size, rows):
+        points = x[start : start + rows]
+        crossing, bend = saddle(points)
+        # both foci stay on one side of 0 and of the singularity
+        room = crossing / (side + np.cos(ANGLE))
+        axis = np.minimum(1.0 / np.sqrt(bend), room)
+        axis = np.minimum(axis, (end - crossing) / (1.0 - np.cos(ANGLE)))
+        level = cgf(crossing.astype(np.complex128)).real - crossing * points
+        near = level > deepest
+        path = crossing[near], axis[near], level[near]
+        found = out[start : start + rows]
+        found[near] = _integral(cgf, points[near], path, kernel, side, ceiling)
+    return out
+
+
+def _integral(
     cgf: CGF,
     x: FloatArray,
     path: tuple[FloatArray, FloatArray, FloatArray],
     kernel: Callable[[ComplexArray], ComplexArray],
-    *,
-    side: float = 1.0,
-    ceiling: float = np.inf,
+    side: float,
+    ceiling: float,
 ) -> FloatArray:
-    """Log of side·(1/2πi) ∫ exp(K(s) - s x)·kernel(s) ds by the trapezoidal rule.
-
-    ``path``: where the hyperbolas cross the real axis, half the distance of their foci, and
-    K(s) - s x where they cross; ``ceiling``: where abs(Im s) stops.
-    """
     crossing, axis, level = path
     centre = crossing - axis * np.cos(ANGLE)
     total = np.zeros(x.shape)
@@ -219,26 +251,18 @@ class TailContour:
         # Chernoff's bound on the logarithm is near -1e8 there, and right to 1e-7 relative.
         far = (x > self.grid.slope[-1]) & np.isfinite(self.grid.abscissa)
         out[far] = self.grid.log_chernoff(x[far])
-        near = np.flatnonzero(~far)
-        for start in range(0, near.size, ROWS):
-            rows = near[start : start + ROWS]
-            out[rows] = self._block(x[rows])
+        grid, near = self.grid, ~far
+        out[near] = along_hyperbola(
+            grid.cgf, x[near], self._saddle, grid.abscissa, self.kernel, ceiling=self.ceiling
+        )
         return out
 
     def log_density(self, x: FloatArray) -> FloatArray:
         """Log density at one-dimensional x >= 0, or log P(X = x) on the whole numbers."""
         return replace(self, kernel=np.ones_like).log_upper(x)
 
-    def _block(self, x: FloatArray) -> FloatArray:
-        crossing, axis = self._path(x)
-        level = self.grid.cgf(crossing.astype(np.complex128)).real - crossing * x
-        path = (crossing, axis, level)
-        return along_hyperbola(self.grid.cgf, x, path, self.kernel, ceiling=self.ceiling)
-
-    def _path(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Where the hyperbola crosses the real axis, and half the distance of its foci."""
+    def _saddle(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         grid = self.grid
-        # the saddle of exp(K(s) - s x)/s is at K'(s) - 1/s = x
         slope, curvature = grid.slope - 1.0 / grid.s, grid.curvature + 1.0 / np.square(grid.s)
         crossing = np.exp(np.interp(x, slope, np.log(grid.s)))
         for _ in range(NEWTON_STEPS):
@@ -246,10 +270,7 @@ class TailContour:
             excess = grid.evaluate(crossing)[1] - 1.0 / crossing - x
             step = np.clip(excess / bend, -0.2 * crossing, 0.2 * crossing)
             crossing = np.minimum(crossing - step, 0.5 * (crossing + grid.abscissa))
-        axis = 1.0 / np.sqrt(np.interp(crossing, grid.s, curvature))
-        # both foci stay between 0 and the abscissa
-        axis = np.minimum(axis, crossing / (1.0 + np.cos(ANGLE)))
-        return crossing, np.minimum(axis, (grid.abscissa - crossing) / (1.0 - np.cos(ANGLE)))
+        return crossing, np.interp(crossing, grid.s, curvature)
 
 
 # Distribution functions from Fourier coefficients, with a rigorous bracket.

