@@ -99,6 +99,10 @@ class LoglinearFit(RegressionResult):
         return attach_labels(np.exp(self.design.exog @ self.beta), self.x.labels)
 
     @property
+    def _pvalues(self) -> FloatArray:
+        return self._wald_pvalues
+
+    @property
     def llf(self) -> float:
         """Logarithm of the likelihood."""
         return -self.likelihood.value(np.append(self.beta, 0.0))
