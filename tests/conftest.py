@@ -37,3 +37,16 @@ def _unseeded_draws_repeat(monkeypatch):
         return seeded([0x5EED, next(numbers)] if seed is None else seed)
 
     monkeypatch.setattr(np.random, "default_rng", numbered)
+
+
+@pytest.fixture
+def cluster():
+    """Two worker processes of a local Dask cluster."""
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        yield client

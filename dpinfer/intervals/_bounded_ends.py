@@ -143,6 +143,9 @@ def likelihood_ratio_ends(y: float, law: NoiseLaw, alpha: float) -> tuple[float,
                 ends.append(float(f[good[0]]))
                 break
             start += step
+        if last - first < _BLOCK:
+            ends.append(float(f[good[-1]]))
+            break
     return ends[0], ends[1]
 
 

@@ -78,19 +78,6 @@ def test_processes_give_the_same_answer(precision):
     assert_same(simulated(1, precision), found)
 
 
-@pytest.fixture
-def cluster():
-    """Two worker processes of a local Dask cluster."""
-    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as local,
-        distributed.Client(local) as client,
-    ):
-        yield client
-
-
 @pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_answer(cluster):
     for precision in (None, 0.005):

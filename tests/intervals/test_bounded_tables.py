@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import optimize, stats
 
 import dpinfer as dpi
 from dpinfer import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
@@ -119,6 +120,58 @@ def test_a_right_guess_narrows():
         widths["guess"] += table_confint(y, row, guess=truth, **how).width
         widths["exact"] += table_confint(y, row, method="exact", **how).width
     assert widths["guess"] < 0.9 * widths["exact"]
+
+
+def test_the_end_that_a_guess_gives_and_its_error_by_enumeration():
+    """From a guess of all in the third cell, the test of s looks at y1 - y3 only."""
+    errors = np.arange(-60, 61)
+    mass = NOISE.pmf(errors)
+    difference, chance = (errors[:, None] - errors).ravel(), np.outer(mass, mass).ravel()
+    q = min(q for q in range(60) if chance[difference > q].sum() <= 0.025)
+    # the largest error is that of s and 12 - s in the first and the third cell
+    assert chance[difference < -q].sum() == pytest.approx(0.021518, abs=5e-7)
+    assert q == 8
+    for d in range(-21, -3, 4):  # without ties, at which the last digits of the weights decide
+        y = [d, 2 * d, 0]  # the unbiased estimate is 4, which excludes nothing below 10
+        found = table_confint(y, [1, 0, 0], mechanism=NOISE, total=12, guess=[0, 0, 12])
+        assert found.lower == 0
+        assert found.upper == max((d + 12 + q) // 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("workload", "total", "row", "verdict"),
+    [
+        (np.eye(4), None, [1, 1, 0, 0], "no gain"),
+        (WIDE, 12, [1, 1, 1, 0], "gain"),
+        (WIDE, 12, [1, 0, 0, 0], "gain"),
+        (np.vstack([np.eye(4), [1, 1, 1, 1]]), None, [1, 1, 1, 1], "no gain"),
+    ],
+    ids=str,
+)
+def test_where_nothing_can_be_gained_the_unbiased_end_is_at_the_floor(
+    workload, total, row, verdict
+):
+    """A table is as far from those with larger values of a function as the unbiased one tells."""
+    law, truth = Gaussian(sigma=2.0), np.array([0, 0, 0, 12])
+    found = table_confint(
+        workload @ truth, row, workload=workload, mechanism=law, total=total, method="exact"
+    )
+    said = any(note.startswith("upper ends of 1 of 1") for note in found.notes)
+    assert said == (verdict == "no gain")
+    std = (found.unbiased_upper - found.estimate) / stats.norm.isf(0.025)
+    known = [row] if total is None else [row, np.ones(4)]
+    away = []
+    for more in (1.0, 4.0, 8.0):
+        # the nearest table >= 0 with a function that is larger by so much, by a sharp penalty
+        moved = [row @ truth + more] if total is None else [row @ truth + more, total]
+        left = np.vstack([workload / law.sigma, 1e4 * np.array(known)])
+        right = np.concatenate([workload @ truth / law.sigma, 1e4 * np.array(moved)])
+        nearest = optimize.nnls(left, right)[0]
+        away.append(np.linalg.norm(workload @ (nearest - truth)) / law.sigma * std / more)
+    if said:
+        np.testing.assert_allclose(away, 1.0, rtol=1e-5)
+    else:
+        assert min(away) > 1.02
 
 
 @pytest.mark.slow

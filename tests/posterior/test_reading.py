@@ -16,7 +16,7 @@ from dpinfer.errors import (
 from dpinfer.posterior import FunctionPosterior, diagnostics
 
 LAW = dpi.Geometric(scale=2.0)
-SHORT = {"draws": 40, "warmup": 10, "rng": 2}
+SHORT = {"draws": 40, "warmup": 10, "sampler": "chain", "rng": 2}
 CELLS = pd.MultiIndex.from_product([["F", "M"], ["young", "old"]], names=["sex", "age"])
 COUNTS = pd.Series([30, 12, 44, 25], CELLS)
 ROWS = pd.DataFrame([[1, 1, 0, 0], [1, 0, 0, -1]], ["women", "difference"], CELLS)
@@ -24,13 +24,14 @@ ROWS = pd.DataFrame([[1, 1, 0, 0], [1, 0, 0, -1]], ["women", "difference"], CELL
 
 @pytest.fixture(scope="module")
 def joint():
-    return dpi.table_posterior(COUNTS, mechanism=LAW, total=110, draws=500, warmup=60, rng=1)
+    how = {"draws": 500, "warmup": 60, "sampler": "chain", "rng": 1}
+    return dpi.table_posterior(COUNTS, mechanism=LAW, total=110, **how)
 
 
 @pytest.fixture(scope="module")
 def sparse():
     noisy = pd.Series(LAW.rvs(30, rng=1), pd.Index(range(30), name="block"))
-    return dpi.table_posterior(noisy, mechanism=LAW, draws=1000, warmup=100, rng=1)
+    return dpi.table_posterior(noisy, mechanism=LAW, draws=1000, rng=1)
 
 
 def independent(draws, **more):
