@@ -51,18 +51,22 @@ print(posterior.summary())
 # for every table. In small cells the posterior is narrower, as it knows that no count is below
 # zero. What it promises is another thing: 95 % of the tables *that are drawn from its prior*.
 #
-# ## Have the chains mixed?
+# ## How good are the draws?
 #
-# R-hat near 1, and some hundred effective draws of every cell. Where chains have not mixed,
-# intervals are refused.
+# With one exact total, tables are drawn without a chain: the draws are independent, and as many as
+# they seem. There is no R-hat then, and what is left is the Monte Carlo error of each mean. Where
+# values overlap without being nested, a chain is run; R-hat should be near 1 then, with some
+# hundred effective draws of every cell, and intervals are refused where chains have not mixed.
 
 # %%
 diagnostics = posterior.diagnostics()
 assert len(diagnostics) == 40
+assert posterior.sampler == "exact"
+assert (diagnostics["ess_bulk"] == 1600).all()
 diagnostics.describe().loc[["min", "max"]].round(3)
 
 # %%
-#| alt: The course of the chains for one cell; they lie over each other.
+#| alt: The draws of one cell, one after the other, without a trend or dependence.
 ax = posterior.plot(row=("yes", 1, 1))
 
 # %% [markdown]
@@ -222,7 +226,7 @@ ax = dpi.plotting.plot_coverage(coverage, nominal=0.95, reps=200)
 # %% [markdown]
 # Up to a mean of 2 a cell, the posterior interval for the sum never holds it, and at 5 rarely.
 # Nothing in the draws
-# warns of that: the chains mix, R-hat is 1. What warns is the unbiased interval beside:
+# warns of that: they are independent, and as many as asked for. What warns is the unbiased interval beside:
 
 # %%
 empty = small.rvs(50, rng=51)
