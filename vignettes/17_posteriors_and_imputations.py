@@ -225,8 +225,8 @@ ax = dpi.plotting.plot_coverage(coverage, nominal=0.95, reps=200)
 
 # %% [markdown]
 # Up to a mean of 2 a cell, the posterior interval for the sum never holds it, and at 5 rarely.
-# Nothing in the draws
-# warns of that: they are independent, and as many as asked for. What warns is the unbiased interval beside:
+# Nothing in the draws warns of that: they are independent, and as many as asked for. What warns is
+# the unbiased interval beside:
 
 # %%
 empty = small.rvs(50, rng=51)

@@ -192,10 +192,14 @@ def test_counts_of_a_known_total_are_covered_by_enumeration(counts, weights):
     assert upper.max() <= 5 * max(weights)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["exact", "sparse"])
 @pytest.mark.parametrize(
-    "counts", [np.zeros(20), np.full(20, 30.0), np.r_[200, np.zeros(19)]], ids=["0", "30", "one"]
+    "counts",
+    [
+        pytest.param(np.zeros(20), marks=pytest.mark.slow, id="0"),
+        pytest.param(np.full(20, 30.0), marks=pytest.mark.study, id="30"),
+        pytest.param(np.r_[200, np.zeros(19)], marks=pytest.mark.slow, id="one"),
+    ],
 )
 @pytest.mark.parametrize("law", [NOISE, Laplace(scale=2.0), Gaussian(sigma=5.0)], ids=repr)
 def test_sums_of_twenty_counts_are_covered_in_simulations(law, counts, method):
