@@ -132,8 +132,11 @@ def function_confint(
     *Delta.* The interval is g(f̂) ± z·√(sᵀΣs), with f̂ the published counts moved up to ``lower``,
     slopes s by central differences, and Σ the covariance of the errors, which combined estimates
     have between cells. With draws e of the errors, it is refused where the root mean square of
-    g(f̂ + e) - g(f̂) - sᵀe is above a quarter of the standard error: a bias of this size takes 95 %
-    to 94.3 %.
+    g(f̂ + e) - g(f̂) - sᵀe is above a quarter of the standard error, as a bias of this size takes
+    95 % to 94.3 %; and as below if fewer than 10 counts are noisy. Of 200 intervals of the 28 block
+    groups below under σ 5, those of the variation all passed, and covered in 97 %; those of the
+    dissimilarity passed in 32 %, and covered in 92 %; of Theil's index none passed, and of all
+    three none under σ 15.
 
     *Simulation.* With f̂ the published counts moved up to ``lower``, ĝ = g(f̂), draws g* of the
     estimate at f̂, and 25 further draws around each of them that give its own bias b* and standard
@@ -437,6 +440,8 @@ class _Problem:
         plug_in = float(self.value(start[np.newaxis])[0])
         if not std.any():
             return _Found(plug_in, plug_in, plug_in, plug_in)
+        if why := self.near_the_floor(start, std):
+            return _Found(plug_in, -np.inf, np.inf, plug_in, why)
         slope = self.slopes(start, np.flatnonzero(std))
         variance = 0.0
         for x, own in zip(self.parts, np.split(slope, len(self.parts)), strict=True):
@@ -456,6 +461,13 @@ class _Problem:
             return _Found(plug_in, -np.inf, np.inf, plug_in, f"{why}{error:.2g}")
         half = -float(special.ndtri(0.5 * self.alpha)) * error
         return _Found(plug_in, plug_in - half, plug_in + half, plug_in)
+
+    def near_the_floor(self, start: FloatArray, std: FloatArray) -> str:
+        """Say why few counts, one of them near the least, are refused."""
+        noisy = np.count_nonzero(std)
+        if noisy >= _FEW or not (start - self.floor < _NEAR * std).any():
+            return ""
+        return f"with {noisy} noisy counts none may be below {_NEAR:g} standard deviations"
 
     def slopes(self, start: FloatArray, noisy: Positions) -> FloatArray:
         """Return central differences in the noisy counts, one-sided where counts end."""
@@ -480,11 +492,8 @@ class _Problem:
         def refused(why: str) -> _Found:
             return _Found(plug_in, -np.inf, np.inf, plug_in, why)
 
-        near = np.isfinite(self.floor) and (start - self.floor < _NEAR * std).any()
-        if (noisy := np.count_nonzero(std)) < _FEW and near:
-            return refused(
-                f"with {noisy} noisy counts none may be below {_NEAR:g} standard deviations"
-            )
+        if why := self.near_the_floor(start, std):
+            return refused(why)
         first = np.maximum(start + self.errors(cells, self.draws), self.floor)
         estimates = self.value(first)
         bias, error = np.empty(self.draws), np.empty(self.draws)
