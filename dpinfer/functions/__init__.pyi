@@ -10,6 +10,7 @@ from .histograms import histogram_quantile_confint as histogram_quantile_confint
 from .indices import entropy as entropy
 from .indices import exposure as exposure
 from .indices import herfindahl as herfindahl
+from .indices import herfindahl_confint as herfindahl_confint
 from .indices import information_index as information_index
 from .indices import isolation as isolation
 from .moments import correlation_confint as correlation_confint

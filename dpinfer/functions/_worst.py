@@ -8,6 +8,7 @@ known distance of noise with a density.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from dpinfer.mechanisms.weighted_sum import weighted_sums
 from dpinfer.releases.noises import Noises
 from dpinfer.releases.values import NoisyValues
 
-_SUMS = 400
+MOST_SUMS = 400
 """Sums whose laws are found; of more, those of Gaussian noise alone and Chernoff's bounds."""
 
 _TILTS = np.geomspace(0.25, 1.2, 8)
@@ -57,8 +58,13 @@ def noise_within(x: NoisyValues, tail: float) -> FloatArray:
     return worst_quantiles(abs(x._rows(np.arange(len(x)))), x.noises, tail)
 
 
-def worst_quantiles(sizes: Any, noises: Noises, tail: float) -> FloatArray:
-    """Return t with P(Σ wⱼeⱼ > t) <= tail for all weights of at most these sizes, one a row."""
+def worst_quantiles(
+    sizes: Any, noises: Noises, tail: float, *, few: bool | None = None
+) -> FloatArray:
+    """Return t with P(Σ wⱼeⱼ > t) <= tail for all weights of at most these sizes, one a row.
+
+    ``few`` says whether the laws of sums are found; by default, where they are few.
+    """
     laws = list(groups(noises.law, noises.size))
     for law, _ in laws:
         if not isinstance(law, (ParametricLaw, Exact)):
@@ -67,12 +73,13 @@ def worst_quantiles(sizes: Any, noises: Noises, tail: float) -> FloatArray:
             )
     variance = np.broadcast_to(np.asarray(noises.law.variance, dtype=np.float64), noises.size)
     std = np.sqrt(sizes.power(2) @ variance)
-    used = np.unique(sizes.indices)
-    kinds = [law for law, cells in laws if np.isin(cells, used).any()]
+    used = np.bincount(sizes.indices, minlength=noises.size) > 0
+    kinds = [law for law, cells in laws if used[cells].any()]
     if all(isinstance(law, (Gaussian, Exact)) for law in kinds):
         return np.asarray(-special.ndtri(tail) * std)
     found = _chernoff(sizes, laws, std, tail)
-    if sizes.shape[0] > _SUMS or any(with_density(law) is None for law in kinds):
+    few = sizes.shape[0] <= MOST_SUMS if few is None else few
+    if not few or any(with_density(law) is None for law in kinds):
         return found
     smooth: list[tuple[NoiseLaw, Any]] = []
     slack = np.zeros(noises.size)
@@ -104,21 +111,53 @@ def _chernoff(sizes: Any, laws: list[Any], std: FloatArray, tail: float) -> Floa
         part = law.take(place[column[own]]) if law.shape else law
         np.minimum.at(limit, row[own], part._abscissa / weight[own])
         parts.append((part, own))
-    best = np.where(std > 0.0, np.inf, 0.0)
-    unit = np.where(std > 0.0, std, 1.0)
-    for tilt in np.sqrt(-2.0 * np.log(tail)) * _TILTS:
-        t = np.minimum(tilt / unit, 0.98 * limit)
-        total = np.zeros(len(std))
+
+    def total(t: FloatArray) -> FloatArray:
+        found = np.zeros(len(std))
         for part, own in parts:
-            logs = _cumulant(part, weight[own] * t[row[own]])
-            total += np.bincount(row[own], logs, minlength=len(std))
-        best = np.where(std > 0.0, np.minimum(best, (total - np.log(tail)) / t), 0.0)
+            s = weight[own] * t[row[own]]
+            logs = (
+                _cumulant(part, s) if part.shape or s.size <= _CHORDS else chords(part, s.max())(s)
+            )
+            found += np.bincount(row[own], logs, minlength=len(std))
+        return found
+
+    return least_bound(std, limit, tail, total)
+
+
+def least_bound(
+    std: FloatArray, limit: FloatArray, tail: float, cumulant: Callable[[FloatArray], FloatArray]
+) -> FloatArray:
+    """Return the least of Chernoff's bounds of sums, whose cumulants are found at a tilt of each.
+
+    ``limit`` is that of the tilts at which the cumulants are finite.
+    """
+    best = np.where(std > 0.0, np.inf, 0.0)
+    for t in tilts(std, limit, tail):
+        best = np.where(std > 0.0, np.minimum(best, (cumulant(t) - np.log(tail)) / t), 0.0)
     return best
 
 
+def tilts(std: FloatArray, limit: FloatArray, tail: float) -> list[FloatArray]:
+    """Return where bounds are tried, in increasing order."""
+    unit = np.where(std > 0.0, std, 1.0)
+    return [np.minimum(tilt / unit, 0.98 * limit) for tilt in np.sqrt(-2.0 * np.log(tail)) * _TILTS]
+
+
 def _cumulant(law: ParametricLaw, s: FloatArray) -> FloatArray:
-    """Return log E exp(s·e), or of very many s by chords of it, which are above as it is convex."""
-    if law.shape or s.size <= _CHORDS:
-        return np.asarray(law._cgf(s.astype(np.complex128)).real)
-    nodes = np.linspace(0.0, float(s.max()), _CHORDS)
-    return np.interp(s, nodes, law._cgf(nodes.astype(np.complex128)).real)
+    return np.asarray(law._cgf(s.astype(np.complex128)).real)
+
+
+def chords(law: ParametricLaw, most: float) -> Callable[[FloatArray], FloatArray]:
+    """Return chords of log E exp(s·e) for s from 0 to ``most``, which are above as it is convex."""
+    nodes = np.linspace(0.0, most, _CHORDS)
+    values = _cumulant(law, nodes)
+    slope = np.diff(values) / max(nodes[1], 1e-300)
+    start = values[:-1] - slope * nodes[:-1]
+    by_step = (_CHORDS - 1) / max(most, 1e-300)
+
+    def cumulant(s: FloatArray) -> FloatArray:
+        at = np.minimum((s * by_step).astype(np.intp), _CHORDS - 2)
+        return np.asarray(start[at] + slope[at] * s)
+
+    return cumulant

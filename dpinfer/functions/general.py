@@ -27,18 +27,26 @@ from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.noises import Positions
 from dpinfer.releases.values import NoisyValues
 
-Method = Literal["exact", "bound", "simulate"]
-METHODS: tuple[Method, ...] = ("exact", "bound", "simulate")
+Method = Literal["exact", "bound", "simulate", "delta"]
+METHODS: tuple[Method, ...] = ("exact", "bound", "simulate", "delta")
 
-_DRAWS: dict[Method, int] = {"exact": 1, "bound": 9999, "simulate": 400}
+_DRAWS: dict[Method, int] = {"exact": 1, "bound": 9999, "simulate": 400, "delta": 400}
 
 _MOST_POINTS = 2_000_000
 """Whole numbers in a joint region up to which a function is evaluated at all of them."""
+
+_GUARANTEES = {"bound": PROVED, "simulate": "approximate", "delta": "asymptotic"}
 
 _INNER = 25
 """Draws around each draw, for its own bias and standard error."""
 
 _BLOCK = 1 << 21
+
+_STEP = 6e-6
+"""Of differences for slopes, next to the count: the cube root of the rounding of numbers."""
+
+_BENT = 0.25
+"""Standard errors that what is not linear in the noise may have at most, as a root mean square."""
 
 _FEW, _NEAR = 10, 4.0
 """Of fewer counts than the first none may be below so many standard deviations."""
@@ -70,13 +78,15 @@ def function_confint(
     function : callable, numpy Polynomial or functions.Exponential
         The function g. A callable takes one array for each argument, of shape (n, cells), and
         returns either n numbers, or (n, cells): a number for each cell, of which the sum is meant.
-    method : {"exact", "bound", "simulate"}
+    method : {"exact", "bound", "simulate", "delta"}
         - ``"exact"``: for sums over cells, by :func:`dpinfer.unbiased`, under the laws that have
           unbiased estimates; by the normal law, for 30 counts or more.
         - ``"bound"``: the range of g over a joint confidence region, proved; of few cells, or of
           monotone functions.
         - ``"simulate"``: an approximate interval by simulation with its bias removed, refused
           where it cannot be trusted.
+        - ``"delta"``: an asymptotic interval by the slopes of g, refused where it is not linear
+          over what noise there is; of many cells, none of which outweighs the others.
     by : list, mapping, Series or str, optional
         Which cells are of one area, as for :meth:`FunctionEstimate.sum`.
     mechanism : NoiseLaw, sequence of NoiseLaw, or tuple of them
@@ -90,7 +100,7 @@ def function_confint(
         One minus the confidence level, in (0, 1); at least 0.001 for ``"simulate"``.
     reps : int, optional
         How many errors are drawn: by default 9999 for ``"bound"``, which holds its level with any
-        number >= 1/alpha - 1, and 400 for ``"simulate"``, where at least 100.
+        number >= 1/alpha - 1, and 400 for ``"simulate"`` and ``"delta"``, where at least 100.
     rng : None, int, Generator or SeedSequence
         The source of the draws.
 
@@ -98,7 +108,7 @@ def function_confint(
     -------
     IndexIntervals
         One interval an area, whose ``guarantee`` says what is known of it. Areas in which
-        ``"simulate"`` is refused have every number, and a note says how many.
+        ``"simulate"`` or ``"delta"`` is refused have every number, and a note says how many.
 
     Raises
     ------
@@ -118,6 +128,15 @@ def function_confint(
     ``alpha`` at most; the interval has the least and the largest g(f) in it, by evaluation at all
     of them: up to 2,000,000, about four cells with noise of standard deviation 5. With ``monotone``
     the region is a box, max abs(yᵢ - fᵢ)/√vᵢ <= c, at two corners of which the ends are.
+
+    *Delta.* The interval is g(f̂) ± z·√(sᵀΣs), with f̂ the published counts moved up to ``lower``,
+    slopes s by central differences, and Σ the covariance of the errors, which combined estimates
+    have between cells. With draws e of the errors, it is refused where the root mean square of
+    g(f̂ + e) - g(f̂) - sᵀe is above a quarter of the standard error, as a bias of this size takes
+    95 % to 94.3 %; and as below if fewer than 10 counts are noisy. Of 200 intervals of the 28 block
+    groups below under σ 5, those of the variation all passed, and covered in 97 %; those of the
+    dissimilarity passed in 32 %, and covered in 92 %; of Theil's index none passed, and of all
+    three none under σ 15.
 
     *Simulation.* With f̂ the published counts moved up to ``lower``, ĝ = g(f̂), draws g* of the
     estimate at f̂, and 25 further draws around each of them that give its own bias b* and standard
@@ -215,6 +234,9 @@ def function_confint(
     if way == "bound":
         problem.need_draws(1.0 / alpha - 1.0)
         found = [problem.projected(own, slopes) for own in cells]
+    elif way == "delta":
+        problem.need_draws(100.0)
+        found = [problem.linearised(own) for own in cells]
     else:
         if alpha < 0.001:
             raise InvalidParameterError(
@@ -283,9 +305,10 @@ def _intervals(
     reasons = [one.why for one in found if one.why]
     if len(reasons) == len(found):
         raise NotEstimableError(
-            f"function_confint refuses to simulate: {reasons[0]}. Use method='bound' for few cells "
-            "or monotone functions, 'exact' for sums over cells under geometric or Laplace noise, "
-            "proved intervals such as dissimilarity_confint, or coarser cells"
+            f"function_confint refuses to {'linearise' if way == 'delta' else 'simulate'}: "
+            f"{reasons[0]}. Use method='bound' for few cells or monotone functions, "
+            "'exact' for sums over cells under geometric or Laplace noise, proved "
+            "intervals such as dissimilarity_confint, or coarser cells"
         )
     notes: tuple[str, ...] = ()
     if reasons:
@@ -304,7 +327,7 @@ def _intervals(
         labels=labels,
         notes=notes,
         assurance="bound" if way == "bound" else None,
-        guarantee=PROVED if way == "bound" else "approximate",
+        guarantee=_GUARANTEES[way],
     )
 
 
@@ -410,6 +433,54 @@ class _Problem:
         self.points[key] = upper_point(size, self.alpha) * (1.0 + 1e-12)
         return self.points[key]
 
+    def linearised(self, cells: Positions) -> _Found:
+        """Return the interval by slopes."""
+        y, std = self.published(cells)
+        start = np.maximum(y, self.floor)
+        plug_in = float(self.value(start[np.newaxis])[0])
+        if not std.any():
+            return _Found(plug_in, plug_in, plug_in, plug_in)
+        if why := self.near_the_floor(start, std):
+            return _Found(plug_in, -np.inf, np.inf, plug_in, why)
+        slope = self.slopes(start, np.flatnonzero(std))
+        variance = 0.0
+        for x, own in zip(self.parts, np.split(slope, len(self.parts)), strict=True):
+            if x.weights is None:
+                variance += float(np.square(own) @ x.variance[cells])
+            else:
+                variance += float(own @ x.cov(cells) @ own)
+        error = np.sqrt(max(variance, 0.0))
+        step = max(1, _BLOCK // len(y))
+        squares = 0.0
+        for at in range(0, self.draws, step):
+            drawn = self.errors(cells, min(step, self.draws - at))
+            rest = self.value(np.maximum(start + drawn, self.floor)) - plug_in - drawn @ slope
+            squares += float(np.square(rest).sum())
+        if (bent := np.sqrt(squares / self.draws)) > _BENT * error or error == 0.0:
+            why = f"what is not linear in the noise has size {bent:.2g}, the standard error is "
+            return _Found(plug_in, -np.inf, np.inf, plug_in, f"{why}{error:.2g}")
+        half = -float(special.ndtri(0.5 * self.alpha)) * error
+        return _Found(plug_in, plug_in - half, plug_in + half, plug_in)
+
+    def near_the_floor(self, start: FloatArray, std: FloatArray) -> str:
+        """Say why few counts, one of them near the least, are refused."""
+        noisy = np.count_nonzero(std)
+        if noisy >= _FEW or not (start - self.floor < _NEAR * std).any():
+            return ""
+        return f"with {noisy} noisy counts none may be below {_NEAR:g} standard deviations"
+
+    def slopes(self, start: FloatArray, noisy: Positions) -> FloatArray:
+        """Return central differences in the noisy counts, one-sided where counts end."""
+        found = np.zeros(len(start))
+        for own in np.array_split(noisy, -(-len(noisy) * len(start) // _BLOCK)):
+            row, points = np.arange(len(own)), np.tile(start, (2, len(own), 1))
+            reach = _STEP * np.maximum(np.abs(start[own]), 1.0)
+            points[0, row, own] += reach
+            points[1, row, own] = np.maximum(points[1, row, own] - reach, self.floor)
+            above, below = (self.value(each) for each in points)
+            found[own] = (above - below) / (points[0, row, own] - points[1, row, own])
+        return found
+
     def simulated(self, cells: Positions) -> _Found:
         """Return the interval by roots of two levels of draws."""
         y, std = self.published(cells)
@@ -421,11 +492,8 @@ class _Problem:
         def refused(why: str) -> _Found:
             return _Found(plug_in, -np.inf, np.inf, plug_in, why)
 
-        near = np.isfinite(self.floor) and (start - self.floor < _NEAR * std).any()
-        if (noisy := np.count_nonzero(std)) < _FEW and near:
-            return refused(
-                f"with {noisy} noisy counts none may be below {_NEAR:g} standard deviations"
-            )
+        if why := self.near_the_floor(start, std):
+            return refused(why)
         first = np.maximum(start + self.errors(cells, self.draws), self.floor)
         estimates = self.value(first)
         bias, error = np.empty(self.draws), np.empty(self.draws)

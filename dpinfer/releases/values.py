@@ -242,7 +242,7 @@ class NoisyValues(Presented, Indexed, Plotted):
         if not hasattr(self.weights, "indices"):
             return False
         used = self.weights.indices[self._noise_variance()[self.weights.indices] > 0]
-        return len(np.unique(used)) == len(used)
+        return not (np.bincount(used) > 1).any()
 
     def draw(self, reps: int, *, rng: RNG = None) -> FloatArray:
         """Draw joint errors, shape (reps, m): published minus confidential, before any rule."""
@@ -326,7 +326,7 @@ class NoisyValues(Presented, Indexed, Plotted):
 
         joint = sparse.vstack(rows, format="csr")
         single = bool((np.diff(joint.indptr) == 1).all() and (joint.data == 1.0).all())
-        distinct = single and len(np.unique(joint.indices)) == joint.indices.size
+        distinct = single and not (np.bincount(joint.indices) > 1).any()
         rule = None
         if self.rule is not None or other.rule is not None:
             rule = stacked(self.rule, len(self), other.rule, len(other))

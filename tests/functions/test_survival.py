@@ -27,14 +27,15 @@ S = curve(D, C)
 
 def test_without_noise_it_is_that_of_kaplan_and_meier():
     """The curve that lifelines 0.30.3 gives, and its log-log intervals by Greenwood's formula."""
-    published = [0.93182, 0.86659, 0.77030, 0.68361, 0.62599]
-    published += [0.57454, 0.52557, 0.48147, 0.44677, 0.41005]
+    published = [0.9318181818181825, 0.8665909090909096, 0.7703030303030305, 0.6836129786612102]
+    published += [0.6259904287357443, 0.5745391606204775, 0.525572754885778, 0.4814687474827756]
+    published += [0.4467682972137469, 0.4100476152509731]
     for method in ("bound", "asymptotic"):
         found = survival_confint(D, C, mechanism=EXACT, method=method)
         np.testing.assert_allclose(found.estimate, S, rtol=1e-12)
         np.testing.assert_allclose(found.lower, S, rtol=1e-12)
         np.testing.assert_allclose(found.upper, found.plug_in, rtol=1e-12)
-        np.testing.assert_allclose(S, published, atol=5e-6)
+        np.testing.assert_allclose(found.estimate, published, atol=1e-10)
     n = at_risk(D, C)
     se = np.sqrt(np.cumsum(D / (n * (n - D)))) / np.abs(np.log(S)) * stats.norm.isf(0.025)
     found = survival_confint(
@@ -42,6 +43,26 @@ def test_without_noise_it_is_that_of_kaplan_and_meier():
     )
     np.testing.assert_allclose(found.lower, S ** np.exp(se), rtol=1e-10)
     np.testing.assert_allclose(found.upper, S ** np.exp(-se), rtol=1e-10)
+    ends = found.lower.iloc[[0, -1]], found.upper.iloc[[0, -1]]
+    np.testing.assert_allclose(ends[0], [0.9039264947862802, 0.353137391004447], atol=1e-10)
+    np.testing.assert_allclose(ends[1], [0.9518278163431428, 0.46602598589161737], atol=1e-10)
+
+
+@pytest.mark.parametrize("law", [dpi.Geometric, dpi.Laplace])
+@pytest.mark.parametrize("together", [False, True])
+def test_bounds_of_many_curves_are_those_of_each_noise_by_itself(law, together):
+    """Where all noises have one law the weights are a triangle; with laws by count, any."""
+    rng = np.random.default_rng(4)
+    deaths, left = rng.poisson(20, (90, 5)) + 0.0, rng.poisson(15, (90, 5)) + 0.0
+    left[:, -1] += 150
+    left[0, -1] = 0
+    options = {"simultaneous": together, "method": "bound"}
+    found, other = (
+        survival_confint(deaths, left, mechanism=(law(scale=2.0), its), **options)
+        for its in (law(scale=1.0), law(scale=np.ones((90, 5))))
+    )
+    np.testing.assert_allclose(found.lower, other.lower, rtol=1e-7)
+    np.testing.assert_allclose(found.upper, other.upper, rtol=1e-7)
 
 
 @pytest.mark.parametrize("joint", [False, True])

@@ -430,6 +430,7 @@ VALID = {
     | {"other_events": [30, 19, 21], "other_population": [650, 720, 810]},
     "survival_confint": LIVES,
     "herfindahl": {"values": THREE, "total": 76} | AREA,
+    "herfindahl_confint": {"values": THREE, "alpha": 0.1} | AREA,
     "entropy": {"values": THREE, "total": 76} | AREA,
     "unbiased": {"function": np.sqrt, "values": THREE, "mechanism": NOISE, "lower": 0},
     "unpublished_bound": {"mechanism": NOISE, "threshold": 10} | REPORTS,
