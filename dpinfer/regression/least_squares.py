@@ -432,6 +432,9 @@ def noisy_ols(
     a second measurement: the just-identified estimate by instrumental variables. It needs no
     variance of the noise, but fails where the two errors are dependent. The default intervals are
     those of Anderson and Rubin (1949), which hold where the two measurements have little in common.
+    In 300 tables each with Laplace and with Gaussian noise, 95 % intervals of the slope covered
+    99 % or more (20 rows and reliability 1/3, 30 and 0.5; 56 % or more infinite), 98 % (100 and
+    1/3) and 95 to 97 % (250 and 0.8); those by standard errors 92 to 95 %.
 
     ``"fuller"`` takes the noise off c times, c = min(1, λ - 1/d) - (k + 1)/d, with k noisy
     covariates, d = n less the covariates without noise, and λ the smallest root of
@@ -449,6 +452,11 @@ def noisy_ols(
     Those are intervals by standard errors; the default ones of the method of moments, score sets,
     hold where the former do not (``conf_int`` of the result has figures), and ``pvalues`` are
     theirs. ``t_test`` and ``wald_test`` are by standard errors.
+
+    Indicators of many small groups, ``C(group)``, take off too much: of k rows of a group, the
+    group's mean takes a share 1/k of the noise already, which is taken off once more. At a
+    reliability of 0.8 within groups, the mean slope of 100 tables of 4,000 rows was 2.66 for 2 with
+    pairs of rows, 2.13 with groups of 5 and 2.03 with groups of 20.
 
     Errors of different rows must be independent, unless ``groups`` says otherwise. For
     ``uncertainty="noise"``, errors known by their standard deviations only, or with covariances,
