@@ -15,7 +15,7 @@ from math import comb
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-from scipy import linalg, special
+from scipy import linalg, optimize, special
 
 from dpinfer._check import FloatArray
 from dpinfer.errors import ConvergenceError, NotEstimableError
@@ -524,3 +524,37 @@ def noise_meat(equations: WithProducts, root: Root) -> FloatArray:
 
 
 _ROUNDING = 1e-9
+
+
+LEAST_DISPERSION, MOST_DISPERSION = 1e-6, 1e4
+_ROUGHLY = 1e-4
+
+
+def settled_dispersion(excess: Callable[[float], float], near: float | None) -> float:
+    """Return the logarithm of a dispersion without excess: roughly, or exactly from a near one."""
+    if near is not None:
+        with np.errstate(all="ignore"):
+            root, found = optimize.newton(
+                excess,
+                near,
+                x1=near + _ROUGHLY,
+                tol=1e-12,
+                maxiter=12,
+                full_output=True,
+                disp=False,
+            )
+        if found.converged and abs(root - near) < 1.0:
+            return float(root)
+    ends = np.log([LEAST_DISPERSION, MOST_DISPERSION])
+    if excess(ends[0]) <= 0.0:
+        raise NotEstimableError(
+            "the responses vary no more than Poisson ones do around their means, which leaves "
+            "nothing for a dispersion: use family='poisson', or give dispersion"
+        )
+    if excess(ends[1]) >= 0.0:
+        raise NotEstimableError(
+            f"the dispersion would be above {MOST_DISPERSION:g}: give dispersion, or use "
+            "family='poisson', whose standard errors hold for overdispersed counts too"
+        )
+    rough = _ROUGHLY if near is None else 1e-12
+    return float(optimize.brentq(excess, *ends, xtol=rough))

@@ -76,13 +76,13 @@ def published_columns(
     held: dict[Hashable, NoisyValues] = {}
     if not isinstance(endog, str) and hasattr(endog, "__noisy__"):
         held["y"] = noisy(endog, name="endog")
-        endog = _plain(held["y"])
+        endog = plain(held["y"])
     if isinstance(exog, Mapping) and not hasattr(exog, "iloc"):
         import pandas as pd
 
         found = {key: noisy(x) for key, x in exog.items() if hasattr(x, "__noisy__")}
         try:
-            exog = pd.DataFrame({**exog, **{key: _plain(x) for key, x in found.items()}})
+            exog = pd.DataFrame({**exog, **{key: plain(x) for key, x in found.items()}})
         except (TypeError, ValueError) as error:
             raise InvalidParameterError(
                 f"exog must be a mapping of names to columns of one length: {one_line(error)}"
@@ -112,16 +112,17 @@ def published_columns(
     return endog, exog, laws | _covariances(held, grouped)
 
 
-def without_missing(
-    endog: Any, exog: Any, noise: Any, weights: Any, groups: Any
-) -> tuple[Any, Any, Any, Any, Any]:
-    """Leave out the rows in which the response, a column that is used, or what is given lacks."""
+def without_missing(endog: Any, exog: Any, *rest: Any) -> tuple[Any, ...]:
+    """Leave out the rows in which the response, a column that is used, or what is given lacks.
+
+    ``rest``, also in mappings, is kept by rows where it has them, or names columns.
+    """
     import pandas as pd
 
     exog = as_pandas(exog, "exog")
-    given = [endog, weights, groups]
-    if isinstance(noise, Mapping):
-        given += noise.values()
+    given = [endog]
+    for one in rest:
+        given += one.values() if isinstance(one, Mapping) else [one]
     if isinstance(endog, str) and hasattr(exog, "columns"):
         words = {*re.findall(r"\w+", endog), *(one for one in given if isinstance(one, str))}
         named = [
@@ -137,12 +138,14 @@ def without_missing(
         if not isinstance(one, NoiseLaw) and np.shape(one)[:1] == (size,):
             lost |= np.asarray(pd.isna(one)).reshape(size, -1).any(axis=1)
     if not lost.any():
-        return endog, exog, noise, weights, groups
+        return endog, exog, *rest
     at = np.flatnonzero(~lost)
     if not at.size:
         raise InvalidParameterError("exog must have a row without missing values, got none")
 
     def kept(entries: Any) -> Any:
+        if isinstance(entries, Mapping):
+            return {key: kept(one) for key, one in entries.items()}
         if isinstance(entries, str) or np.shape(entries)[:1] != (size,):
             return entries
         if isinstance(entries, NoiseLaw):
@@ -151,12 +154,10 @@ def without_missing(
             return [entries[place] for place in at]
         return entries.iloc[at] if hasattr(entries, "iloc") else np.asarray(entries)[at]
 
-    if isinstance(noise, Mapping):
-        noise = {key: kept(one) for key, one in noise.items()}
-    return kept(endog), kept(exog), noise, kept(weights), kept(groups)
+    return kept(endog), kept(exog), *map(kept, rest)
 
 
-def _plain(x: NoisyValues) -> Any:
+def plain(x: NoisyValues) -> Any:
     if x.labels is None:
         return x.values
     import pandas as pd

@@ -129,17 +129,17 @@ class Moments:
 
     def blocks(self) -> Iterator[tuple[slice, Block]]:
         """Yield the rows."""
-        design = self.design
-        for rows in row_blocks(len(design.endog)):
-            yield (
-                rows,
-                Block(
-                    design.endog[rows] / self.unit,
-                    design.exog[rows] @ self.to_units,
-                    self.weights(rows),
-                    self.error_covariance(rows),
-                ),
-            )
+        for rows in row_blocks(len(self.design.endog)):
+            yield rows, self.block(rows)
+
+    def block(self, rows: slice) -> Block:
+        """Return some rows."""
+        return Block(
+            self.design.endog[rows] / self.unit,
+            self.design.exog[rows] @ self.to_units,
+            self.weights(rows),
+            self.error_covariance(rows),
+        )
 
     def weights(self, rows: slice) -> FloatArray:
         """Weights with mean 1."""
@@ -228,10 +228,10 @@ class Solution:
             return
         for rows, block in self.moments.blocks():
             residuals = self.residuals(block)
-            shared = self.factor * (block.errors @ self.to_residual)
+            shared = self.factor * (self.shared_errors(rows, block) @ self.to_residual)
             if leave_out:
                 residuals, shared = self._left_out(block, residuals, shared)
-            scores = block.covariates * residuals[:, np.newaxis]
+            scores = self.instruments(rows, block) * residuals[:, np.newaxis]
             scores -= shared @ self.moments.to_covariates
             scores *= block.weights[:, np.newaxis]
             yield rows, scores
@@ -275,8 +275,20 @@ class Solution:
         residuals = (residuals - block.weights * cross) / left
         return residuals, rest + residuals[:, np.newaxis] * back
 
-    def solve(self, right: FloatArray) -> FloatArray:
-        """Solve with :attr:`matrix`."""
+    def instruments(self, rows: slice, block: Block) -> FloatArray:
+        """Return what residuals are multiplied with: the covariates."""
+        return block.covariates
+
+    def shared_errors(self, rows: slice, block: Block) -> FloatArray:
+        """Return the covariances of the errors of instruments and columns, (1 or b, m, m)."""
+        return block.errors
+
+    def own_sources(self, sources: FloatArray) -> FloatArray:
+        """Return what sources add to the instruments of those that they add to the columns."""
+        return sources
+
+    def solve(self, right: FloatArray, *, transposed: bool = False) -> FloatArray:
+        """Solve with :attr:`matrix`, which is symmetric here."""
         return np.asarray(linalg.solve(self.matrix, right, assume_a="pos"))
 
     def in_units(self, coefficients: FloatArray) -> FloatArray:

@@ -40,7 +40,9 @@ class ScoreSets:
         size, count = design.exog.shape
         along = solution.solve(to_units.T)  # M⁻¹c for c the rows of to_units
         along = along / (to_units.T * along).sum(axis=0)
-        held = moments.to_covariates @ along
+        turned = solution.solve(to_units.T, transposed=True)
+        turned = turned / (to_units.T * turned).sum(axis=0)
+        held, pulled = moments.to_covariates @ along, moments.to_covariates @ turned
         clean = ~moments.noisy
         triangle = np.linalg.qr(design.triangle[:-1, :-1][:, clean], mode="r")
         flat = np.linalg.inv(triangle * (1.0 / np.sqrt(moments.mean_weight)))
@@ -52,25 +54,27 @@ class ScoreSets:
             weights, residual = block.weights[:, None], solution.residuals(block)[:, None]
             leverage = np.square(design.exog[rows][:, clean] @ flat).sum(axis=1)[:, None] * weights
             rest = np.maximum(1.0 - leverage, _LEAST_REST)
-            across = block.covariates @ along
-            cross = (block.errors @ solution.to_residual) @ held
-            own = np.einsum("jk,ijl,lk->ik", held, block.errors, held, optimize=True)
+            across, lever = block.covariates @ along, solution.instruments(rows, block) @ turned
+            errors = solution.shared_errors(rows, block)
+            cross = (errors @ solution.to_residual) @ pulled
+            own = np.einsum("jk,ijl,lk->ik", pulled, errors, held, optimize=True)
             total += (weights * leverage * cross).sum(axis=0)
-            slope += (weights * (np.square(across) - (1.0 - leverage) * own)).sum(axis=0)
-            first = weights * (across * residual / rest - cross)
-            second = weights * (np.square(across) / rest - own)
+            slope += (weights * (lever * across - (1.0 - leverage) * own)).sum(axis=0)
+            first = weights * (lever * residual / rest - cross)
+            second = weights * (lever * across / rest - own)
             empirical += _quadratic(first, second)
-            spread += (weights * np.square(across)).sum(axis=0)
+            spread += (weights * np.square(lever)).sum(axis=0)
             squares += _quadratic(np.sqrt(weights) * residual, np.sqrt(weights) * across)
             noise += _quadratic(weights * cross, weights * own)
             sources = by_row(design.loadings, rows) * by_row(design.errors.std, rows)[:, None, :]
             sources = sources / moments.reach[:, None]
             fourth = by_row(excess, rows)[:, :, None] * np.square(weights)[:, :, None]
-            lever = np.einsum("ijk,jl->ikl", sources, held)
+            reach = np.einsum("ijk,jl->ikl", sources, held)
+            pull = np.einsum("ijk,jl->ikl", solution.own_sources(sources), pulled)
             shift = np.einsum("ijk,j->ik", sources, solution.to_residual)[:, :, None]
             noise += [
-                (fourth * np.square(lever) * part).sum(axis=(0, 1))
-                for part in (np.square(shift), shift * lever, np.square(lever))
+                (fourth * np.square(pull) * part).sum(axis=(0, 1))
+                for part in (np.square(shift), shift * reach, np.square(reach))
             ]
         degrees = size - count
         modelled = spread * squares / degrees + noise

@@ -8,11 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy import linalg, optimize, special
+from scipy import linalg, special
 
 from dpinfer._check import FloatArray, as_pandas, check_flag, check_option, check_scalar, show
 from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
 from dpinfer.regression._corrected_scores import (
+    LEAST_DISPERSION,
+    MOST_DISPERSION,
     ConditionalScores,
     CorrectedScores,
     GlmFamily,
@@ -24,6 +26,7 @@ from dpinfer.regression._corrected_scores import (
     finite_moment,
     noise_meat,
     sandwich,
+    settled_dispersion,
     solve,
 )
 from dpinfer.regression._formula import (
@@ -94,7 +97,6 @@ _TOO_WIDE: dict[str, float] = {"identity": np.inf, "logit": 2.0} | dict.fromkeys
 _MOST_NOISES = 4
 _NAIVE_REACH, _REACH = 2.0, 0.5
 _SAME_ROOT = 1e-6
-_LEAST_DISPERSION, _MOST_DISPERSION = 1e-6, 1e4
 _DISPERSION_STEPS = 100
 
 
@@ -116,7 +118,7 @@ class NoisyGLM(ColumnsResult):
     roots : array of float, shape (r, p)
         The solutions of the equations that were found from several starts; the first is taken.
     iterations : int
-        Steps of Newton's method to it.
+        Steps of Newton's method to it, from a root nearby where the dispersion is estimated.
     noise_of_predictor : float
         The largest standard deviation of the noise in a row's linear predictor; its root mean
         square where formulas have squares or products of noisy columns.
@@ -462,7 +464,7 @@ def _law(family: Any, link: Any, dispersion: Any) -> Law:
         return Law(family, link)
     if dispersion is None:
         return Law(family, link, 1.0)
-    given = check_scalar(dispersion, "dispersion", ge=_LEAST_DISPERSION, le=_MOST_DISPERSION)
+    given = check_scalar(dispersion, "dispersion", ge=LEAST_DISPERSION, le=MOST_DISPERSION)
     return Law(family, link, given)
 
 
@@ -703,9 +705,11 @@ class _Model:
         curves = {pair: curve @ self.to_units for pair, curve in self.design.curves.items()}
         return PolynomialScores(law, self.rows, self.sources, curves)
 
-    def naive_root(self) -> Root:
-        """Fit the published values as if they were confidential."""
+    def naive_root(self, near: FloatArray | None = None) -> Root:
+        """Fit the published values as if they were confidential, from a root of a near law."""
         rows = self.rows
+        if near is not None:
+            return solve(CorrectedScores(self.law, rows, []), near, _NAIVE_REACH)
         start = np.zeros(rows.exog.shape[1])
         if self.family in _COUNTS:
             size = self.exposure * np.exp(self.offset)
@@ -726,8 +730,11 @@ class _Model:
                 "responses of 0 from others, and for exposures that are mostly noise"
             ) from error
 
-    def found_roots(self, naive: FloatArray) -> list[Root]:
-        """Roots of the equations, nearest first to the naive fit without attenuation."""
+    def found_roots(self, naive: FloatArray, near: FloatArray | None = None) -> list[Root]:
+        """Roots of the equations, nearest first to the naive fit without attenuation.
+
+        From a root of a near law, where there is one, in place of that fit.
+        """
         equations = self.equations()
         if not self.sources:
             return []
@@ -741,7 +748,8 @@ class _Model:
         calibrated = linalg.solve(np.eye(len(naive)) - self.moments.noise, naive)
         reach = np.inf if self.family == "gaussian" else _REACH
         roots: list[Root] = []
-        for start in [calibrated] if self.family == "gaussian" else [calibrated, naive]:
+        first = calibrated if near is None else near
+        for start in [first] if self.family == "gaussian" else [first, naive]:
             try:
                 root = solve(equations, start, reach)
             except ConvergenceError:
@@ -805,56 +813,60 @@ class _Model:
 
     def dispersed(self, cov_type: Covariance, groups: Any, use_t: bool) -> NoisyGLM:
         """Return the fit at the dispersion at which squared scores are as large as they should."""
-        naive = self._settled(lambda model: model.naive_root(), [])
-        at_naive = replace(self, law=naive).naive_root()
-        found = self._settled(lambda model: (model.found_roots(at_naive.beta) or [at_naive])[0])
-        fit = replace(self, law=found).fitted(cov_type, groups, "noise+sampling", use_t)
-        first = replace(self, law=naive, sources=[]).fitted(
-            cov_type, groups, "noise+sampling", use_t
+        model = replace(self, sources=[]) if self.sources else self
+        naive, first = model._settled(None)
+        at_naive = replace(model, law=naive).fitted(
+            cov_type, groups, "noise+sampling", use_t, (first.beta, None)
         )
-        return replace(fit, uncorrected=first.naive)
+        if not self.sources:
+            return at_naive
+        found, root = replace(self, law=naive)._settled(first)
+        fit = replace(self, law=found).fitted(
+            cov_type, groups, "noise+sampling", use_t, (first.beta, root.beta)
+        )
+        return replace(fit, uncorrected=at_naive.naive)
 
-    def _settled(self, fit: Callable[[_Model], Root], sources: list[Source] | None = None) -> Law:
+    def _settled(self, naive: Root | None) -> tuple[Law, Root]:
         """Estimate coefficients and dispersion in turn; the former hardly move with the latter."""
-        model, law = self, self.law
+        law, near = self.law, None
+        log: float | None = None
         for _ in range(_DISPERSION_STEPS):
-            root = fit(replace(model, law=law))
-            at = (
-                self.corrected(law) if sources is None else CorrectedScores(law, self.rows, sources)
-            )
+            model = replace(self, law=law)
+            if naive is None:
+                root = model.naive_root(near)
+            elif near is None:
+                root = model.found_roots(naive.beta)[0]
+            else:
+                root = solve(model.equations(), near, _REACH)
+            near = root.beta
+            at = CorrectedScores(law, self.rows, []) if naive is None else self.corrected(law)
 
             def excess(log: float, at: Any = at, beta: FloatArray = root.beta) -> float:
                 other = at.law._replace(dispersion=float(np.exp(log)))
                 return float(replace(at, law=other).excess(beta))
 
-            ends = np.log([_LEAST_DISPERSION, _MOST_DISPERSION])
-            if excess(ends[0]) <= 0.0:
-                raise NotEstimableError(
-                    "the responses vary no more than Poisson ones do around their means, which "
-                    "leaves nothing for a dispersion: use family='poisson', or give dispersion"
-                )
-            if excess(ends[1]) >= 0.0:
-                raise NotEstimableError(
-                    f"the dispersion would be above {_MOST_DISPERSION:g}: give dispersion, or use "
-                    "family='poisson', whose standard errors hold for overdispersed counts too"
-                )
-            log = float(optimize.brentq(excess, *ends, xtol=1e-12))
+            log = settled_dispersion(excess, log)
             before, law = law, law._replace(dispersion=float(np.exp(log)))
             if abs(law.dispersion - before.dispersion) <= 1e-10 * law.dispersion:
-                return law
+                return law, root
         raise ConvergenceError("coefficients and dispersion did not settle together")
 
     def fitted(
-        self, cov_type: Covariance, groups: Any, uncertainty: Uncertainty, use_t: bool
+        self,
+        cov_type: Covariance,
+        groups: Any,
+        uncertainty: Uncertainty,
+        use_t: bool,
+        near: tuple[FloatArray | None, FloatArray | None] = (None, None),
     ) -> NoisyGLM:
-        """Return the corrected fit, with the naive one."""
+        """Return the corrected fit, with the naive one, from roots of a near law if there are."""
         if uncertainty == "noise" and self.is_conditional:
             raise InvalidParameterError(
                 "uncertainty must be 'noise+sampling' for family='binomial' with Gaussian noise: "
                 "conditional scores rest on the model of the response"
             )
-        first = self.naive_root()
-        roots = self.found_roots(first.beta)
+        first = self.naive_root(near[0])
+        roots = self.found_roots(first.beta, near[1])
         at_naive = self._covariance(first, cov_type, groups)
         naive = self._result(
             [first], at_naive, None, 0.0, (), cov_type, groups, "noise+sampling", use_t

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,6 +27,7 @@ from dpinfer.regression._formula import (
     published_columns,
     without_missing,
 )
+from dpinfer.regression._instruments import second_measurements, solve_instruments
 from dpinfer.regression._moments import (
     COVARIANCES,
     SOLVERS,
@@ -73,6 +75,7 @@ def attenuation(moments: Moments) -> FloatArray:
 _METHODS = {
     "moments": "least squares, noise taken off the moments",
     "fuller": "least squares, noise taken off (Fuller)",
+    "instruments": "instrumental variables (second measurements)",
 }
 
 
@@ -96,7 +99,7 @@ class NoisyRegression(ColumnsResult):
     """
 
     solution: Solution
-    method: Method
+    method: Method | Literal["instruments"]
     remarks: tuple[str, ...] = ()
 
     def conf_int(
@@ -140,7 +143,8 @@ class NoisyRegression(ColumnsResult):
 
         How often 95 % intervals of the slope covered, in per cent, at worst over 5 populations
         (normal, skew and log-normal covariates, errors of one variance or growing with the
-        covariate, Laplace and Gaussian noise; 6,000 tables each) against ``"wald"`` (HC1):
+        covariate, Laplace and Gaussian noise; 6,000 tables each) against ``"wald"`` (HC1; 4,000
+        tables each):
 
         | rows | reliability | score | wald | score infinite |
         |---|---|---|---|---|
@@ -281,7 +285,7 @@ class NoisyRegression(ColumnsResult):
     @cached_property
     def _score_sets(self) -> ScoreSets | None:
         offered = (
-            self.method == "moments"
+            self.method != "fuller"
             and self.uncertainty == "noise+sampling"
             and self.groups is None
             and bool(self.solution.moments.noisy.any())
@@ -317,6 +321,7 @@ def noisy_ols(
     exog: Any,
     *,
     noise: NoiseOf | None = None,
+    instrument: Mapping[Any, Any] | None = None,
     weights: Any = None,
     method: Method = "moments",
     cov_type: Covariance | None = None,
@@ -350,6 +355,11 @@ def noisy_ols(
         the names of the response and of the columns of ``exog``: ``"y"``, ``"const"``, ``"x1"``, …
         for arrays, as in statsmodels. A key that is a pair of such columns gives the covariance of
         their errors within a row; by default they are independent. Other columns have no errors.
+    instrument : mapping, optional
+        For noisy covariates a second measurement of the same column with independent noise, shape
+        (n,), as where a table was published twice: its numbers, noisy values, or, with a formula,
+        the name of a column. It takes the place of the correction by the variance of the noise; the
+        noise of the other columns is taken off as ever.
     weights : array of float, shape (n,), Series or str, optional
         Weights > 0 of the rows, free of noise; with a formula also the name of a column.
     method : {"moments", "fuller"}
@@ -414,6 +424,18 @@ def noisy_ols(
     geometric noise of scale 1.5 and z of variance 6, 95 % intervals covered 94.7 %,
     with medians of 2.95, 0.514 and -0.0807 for 3, 0.5 and -0.08.
 
+    With instruments Z, the design matrix in which second measurements take the place of the first,
+
+    b = (ZᵀWX - Σ wᵢ Cov(zᵢ, xᵢ))⁻¹ (ZᵀWY - Σ wᵢ Cov(zᵢ, yᵢ)),
+
+    where the covariances are those of errors that are in both, none where all noisy covariates have
+    a second measurement: the just-identified estimate by instrumental variables. It needs no
+    variance of the noise, but fails where the two errors are dependent. The default intervals are
+    those of Anderson and Rubin (1949), which hold where the two measurements have little in common.
+    In 300 tables each with Laplace and with Gaussian noise, 95 % intervals of the slope covered
+    99 % or more (20 rows and reliability 1/3, 30 and 0.5; 56 % or more infinite), 98 % (100 and
+    1/3) and 95 to 97 % (250 and 0.8); those by standard errors 92 to 95 %.
+
     ``"fuller"`` takes the noise off c times, c = min(1, λ - 1/d) - (k + 1)/d, with k noisy
     covariates, d = n less the covariates without noise, and λ the smallest root of
     det(XᵀWX - λ Σ wᵢ Σᵢ) = 0 (after Fuller 1987, section 2.5, whose root has the response in
@@ -431,6 +453,11 @@ def noisy_ols(
     hold where the former do not (``conf_int`` of the result has figures), and ``pvalues`` are
     theirs. ``t_test`` and ``wald_test`` are by standard errors.
 
+    Indicators of many small groups, ``C(group)``, take off too much: of k rows of a group, the
+    group's mean takes a share 1/k of the noise already, which is taken off once more. At a
+    reliability of 0.8 within groups, the mean slope of 100 tables of 4,000 rows was 2.66 for 2 with
+    pairs of rows, 2.13 with groups of 5 and 2.03 with groups of 20.
+
     Errors of different rows must be independent, unless ``groups`` says otherwise. For
     ``uncertainty="noise"``, errors known by their standard deviations only, or with covariances,
     are taken to have the fourth cumulant 0 of Gaussian ones; all must be symmetric.
@@ -440,6 +467,10 @@ def noisy_ols(
 
     References
     ----------
+    T. W. Anderson, H. Rubin (1949), Estimation of the parameters of a single equation in a complete
+    system of stochastic equations, Annals of Mathematical Statistics 20.
+    doi:10.1214/aoms/1177730090.
+
     W. A. Fuller (1987), Measurement Error Models, Wiley. doi:10.1002/9780470316665.
 
     R. J. Carroll, D. Ruppert, L. A. Stefanski, C. M. Crainiceanu (2006), Measurement Error in
@@ -466,17 +497,36 @@ def noisy_ols(
     >>> data = {"people": Release(table["people"], mechanism=law), "visits": table["visits"]}
     >>> noisy_ols("visits ~ people", data).params.round(3).to_list()
     [8.536, 0.52]
+
+    A second measurement, as an instrument:
+
+    >>> table["again"] = people + law.rvs(500, rng=rng)
+    >>> again = {"people": "again"}
+    >>> fit = noisy_ols("visits ~ people", table, noise={"people": law}, instrument=again)
+    >>> fit.params.round(3).to_list()
+    [10.987, 0.495]
     """
     check_option(method, "method", SOLVERS)
     if cov_type is not None:
         check_option(cov_type, "cov_type", COVARIANCES)
     check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     check_option(nonlinear, "nonlinear", _NONLINEAR)
+    again: dict[Any, Any] = {}
+    if instrument is not None:
+        if method != "moments" or uncertainty == "noise" or nonlinear == "delta":
+            raise InvalidParameterError(
+                "instrument must be left out unless method='moments', "
+                "uncertainty='noise+sampling' and nonlinear='refuse': the estimate rests on a "
+                "population with a line, and on terms that are linear in the noise"
+            )
+        again = second_measurements(instrument, endog, exog)
     endog, exog, noise = published_columns(
         endog, exog, noise, grouped=groups is not None, who="noisy_ols"
     )
     if check_option(missing, "missing", MISSING) == "drop":
-        endog, exog, noise, weights, groups = without_missing(endog, exog, noise, weights, groups)
+        endog, exog, noise, weights, groups, again = without_missing(
+            endog, exog, noise, weights, groups, again
+        )
     if isinstance(endog, str):
         exog = as_pandas(exog, "exog")
         design = formula_design(endog, exog, noise, weights, nonlinear, depth=2)
@@ -486,7 +536,11 @@ def noisy_ols(
     asked: Covariance = cov_type or ("HC3" if len(design.endog) < _FEW_ROWS else "HC1")
     codes = checked_groups(groups, asked, uncertainty, design)
     moments = Moments.of(design)
-    solution = SOLVERS[method](moments, design.names)
+    if again:
+        assert noise is not None  # plain numbers without were refused
+        solution: Solution = solve_instruments(moments, exog, again, noise)
+    else:
+        solution = SOLVERS[method](moments, design.names)
     remarks: tuple[str, ...] = ()
     try:
         covariance = _covariance(solution, asked, codes, uncertainty)
@@ -500,7 +554,7 @@ def noisy_ols(
         design=design,
         solution=solution,
         covariance=covariance,
-        method=method,
+        method="instruments" if again else method,
         cov_type=asked,
         groups=codes,
         uncertainty=uncertainty,
