@@ -372,8 +372,14 @@ def _problem(
     x.need(unruled=True, independent=True, who="the share of the largest cells")
     cells, shape, labels = areas_of(x, by)
     whole = known_total(total, shape, labels, len(cells))
-    if whole is None and not x.variance.any():
-        whole = np.array([x.values[own].sum() for own in cells])
+    if not x.variance.any():
+        sums = np.array([x.values[own].sum() for own in cells])
+        if whole is not None and (whole != sums).any():
+            at = int((whole != sums).argmax())
+            raise InvalidParameterError(
+                f"total must be the sum of counts without noise, {sums[at]:g}, got {whole[at]:g}"
+            )
+        whole = sums
     alike = x.weights is None and x.marginal.shape == ()
     return _Problem(x, cells, shape, labels, whole, reps, rng, alike, {})
 
@@ -387,9 +393,10 @@ def _chosen(chosen: Any, problem: _Problem, k: int) -> NDArray[np.bool_]:
     x = problem.x
     if own is not None and x.labels is not None and not own.equals(x.labels):
         raise InvalidParameterError("chosen must have the labels of the cells in their order")
-    if given.size != len(x) or not np.isin(given, (0.0, 1.0)).all():
+    laid_out = given.ndim == 1 or x.labels is not None or given.shape == x.shape
+    if given.size != len(x) or not laid_out or not np.isin(given, (0.0, 1.0)).all():
         raise InvalidParameterError(
-            f"chosen must be True or False for each of the {len(x)} cells, got {given.size} values"
+            f"chosen must be True or False for each of the {len(x)} cells, got shape {given.shape}"
         )
     mask: NDArray[np.bool_] = given.ravel() == 1.0
     most = max(int(mask[cells].sum()) for cells in problem.cells)

@@ -442,9 +442,10 @@ def _known(given: Any, name: str, x: NoisyValues) -> FloatArray:
         raise InvalidParameterError(
             f"{name} must have the labels of the precincts in their order: reindex it first"
         )
-    if array.size != len(x):
+    if array.size != len(x) or (array.ndim > 1 and x.labels is None and array.shape != x.shape):
         raise InvalidParameterError(
-            f"{name} must be known for each of the {len(x)} precincts, got {array.size}"
+            f"{name} must be known for each of the {len(x)} precincts, as they are laid out, got "
+            f"shape {array.shape}"
         )
     return array.ravel()
 

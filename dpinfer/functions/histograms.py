@@ -300,6 +300,8 @@ def cdf_bands(
         lower[:, -1:] = upper[:, -1:] = whole
     clipped = np.maximum(x.values[table.cells], 0.0).cumsum(axis=1)
     upper = np.maximum(upper, lower)
+    if known:
+        sums = np.clip(sums, lower, upper)
     if unit == "share":
         if known:
             sums, lower, upper = sums / whole, lower / whole, upper / whole
@@ -312,7 +314,7 @@ def cdf_bands(
             lower = np.maximum.accumulate(lower, axis=1)
             upper = np.maximum(np.minimum.accumulate(upper[:, ::-1], axis=1)[:, ::-1], lower)
             lower[:, -1:] = upper[:, -1:] = 1.0
-            sums = np.clip(sums / np.maximum(sums[:, -1:], 1.0), 0.0, 1.0)
+            sums = np.clip(sums / np.maximum(sums[:, -1:], 1.0), lower, upper)
         clipped = clipped / np.maximum(clipped[:, -1:], 1e-300)
     names = x.labels
     if names is not None and table.is_part:

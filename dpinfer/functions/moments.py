@@ -15,7 +15,7 @@ from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.functions.segregation import IndexIntervals
 from dpinfer.functions.unbiased import refuse_shared, unbiased
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.releases.coerce import noisy
+from dpinfer.releases.coerce import noisy, refuse_columns
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Uncertainty
 
@@ -105,6 +105,7 @@ def moments(
 
     alpha = check_alpha(alpha)
     about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
+    refuse_columns(values, "values")
     x = _column(noisy(values, mechanism=mechanism), "moments", _FEWEST_OF_POWERS)
     one = _Column.of(x)
     n = len(one.y)

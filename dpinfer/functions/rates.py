@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, special
 
-from dpinfer._check import FloatArray, check_option, check_scalar
+from dpinfer._check import FloatArray, check_option, check_scalar, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.estimation.fieller import RATIO, as_sets
 from dpinfer.estimation.ratio_sets import normal_arcs
 from dpinfer.functions._worst import check_level, noise_within, weights_within, worst_quantiles
 from dpinfer.functions.segregation import PROVED, IndexIntervals
-from dpinfer.functions.unbiased import area_table
+from dpinfer.functions.unbiased import area_table, refuse_shared
 from dpinfer.intervals.counts import linear_confint
 from dpinfer.intervals.proportions import poisson_confint
 from dpinfer.intervals.ratios import ratio_confint
@@ -234,6 +235,8 @@ def standardized_rate_ratio_confint(
         )
     shape, labels = first.shape, first.labels
     if way == "asymptotic":
+        for one, other in product((first.y, first.z), (second.y, second.z)):
+            refuse_shared(one, other)
         parts = [one.asymptotic(about) for one in (first, second)]
         pairs, scales = (np.column_stack([part[at] for part in parts]) for at in (0, 1))
         arcs = normal_arcs(pairs, scales, 0.5 * alpha)
@@ -572,10 +575,20 @@ def _by_age(weights: Any, name: str, x: NoisyValues, table: sparse.csr_array) ->
     if given.ndim != 1:
         raise InvalidParameterError(f"{name} must be one-dimensional, got shape {given.shape}")
     if own is not None and x.labels is not None and not own.equals(x.labels):
-        for level in range(x.labels.nlevels):
-            rows = own.get_indexer(x.labels.get_level_values(level)) if own.is_unique else [-1]
-            if np.min(rows) >= 0:
-                return np.asarray(given[np.asarray(rows, dtype=np.intp)])
+        named = own.name is not None and own.name in x.labels.names
+        of_levels = [
+            own.get_indexer(x.labels.get_level_values(level))
+            for level in range(x.labels.nlevels)
+            if own.is_unique and (not named or x.labels.names[level] == own.name)
+        ]
+        of_levels = [rows for rows in of_levels if rows.min() >= 0]
+        if len(of_levels) > 1:
+            raise InvalidParameterError(
+                f"{name} must be named after the level of the labels that it is for, as it has the "
+                f"labels of {len(of_levels)} of them, got the name {show(own.name)}"
+            )
+        if of_levels:
+            return np.asarray(given[of_levels[0]])
         raise InvalidParameterError(
             f"{name} must have the labels of {x.name}, or of one of their levels, each once"
         )

@@ -482,6 +482,10 @@ def arguments(values: Any, mechanism: Any) -> tuple[list[NoisyValues], list[str]
                 f"values must be of one length, got {len(first)} and {len(one)}: one count that "
                 "serves all rows would make their errors depend on each other"
             )
+        if first.labels is None and one.labels is None and one.shape != first.shape:
+            raise InvalidParameterError(
+                f"values must be of one shape, got {first.shape} and {one.shape}"
+            )
     return parts, names
 
 

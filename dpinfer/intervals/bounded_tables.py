@@ -16,7 +16,6 @@ from dpinfer._check import (
     FloatArray,
     as_table,
     check_alpha,
-    check_array,
     check_flag,
     check_option,
     check_reps,
@@ -35,6 +34,7 @@ from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.queries.workload import Workload
 from dpinfer.releases.noises import positions_of
 from dpinfer.releases.release import Release
+from dpinfer.results.labels import split_labels
 
 TableMethod = Literal["auto", "exact", "region"]
 
@@ -55,7 +55,7 @@ _MOST_TESTS = 400
 
 _NO_ESTIMATE = (
     "functions that the published values do not determine have no unbiased estimate: the middle of "
-    "the interval stands in its place"
+    "the interval, or its finite end, stands in its place"
 )
 
 
@@ -210,7 +210,7 @@ class TableSums(Functions):
     # What can be gained.
 
     @cached_property
-    def _of_cells(self) -> tuple[FloatArray, FloatArray] | None:
+    def of_cells(self) -> tuple[FloatArray, FloatArray] | None:
         """Weights of the estimates of all cells on the noises and variances of these."""
         design = find_design(self.release.workload.matrix, self.release.variance)
         if not design.estimable_cells().all() or len(self.release) > _MOST_ROWS:
@@ -225,9 +225,9 @@ class TableSums(Functions):
         has no part below zero, upper ends cannot gain, where it has none above, lower ones.
         """
         none = np.zeros(len(self.weights), dtype=bool)
-        if self._of_cells is None:
+        if self.of_cells is None:
             return none, none
-        on, variance = self._of_cells
+        on, variance = self.of_cells
         d = (self.weights @ on * variance) @ on.T
         size = np.abs(d).max(axis=1, keepdims=True)
         return (d > _SIGN * size).any(axis=1), (d < -_SIGN * size).any(axis=1)
@@ -402,11 +402,15 @@ def table_confint(
     rows = np.atleast_2d(matrix)
     sums = _sums(release, rows, whole)
     lower_gains, upper_gains = sums.signs()
+    told = sums.determined & (sums.of_cells is not None)
+    without_gain = told & ~lower_gains, told & ~upper_gains
     generator = check_rng(rng)
-    use = np.full(len(rows), together or chosen == "region")
+    use = np.full(len(rows), (together or chosen == "region") and sums.noisy.size > 0)
     if chosen == "auto" and not together and guess is None:
         few = np.count_nonzero(rows, axis=1) <= _FEW
-        use = few & lower_gains & upper_gains
+        # nothing but the region bounds what has no unbiased estimate
+        undetermined = ~sums.determined & (len(release) <= _MOST_ROWS) & (sums.noisy.size > 0)
+        use = few & ((lower_gains & upper_gains) | undetermined)
     beta = alpha if together else _REGION * alpha
     fewest = int(np.ceil(1.0 / max(beta, 1e-18))) - 1 if use.any() else 1
     number = check_reps(reps, ge=fewest)
@@ -417,7 +421,7 @@ def table_confint(
         used = (1.0 - _REGION) * alpha
     box = _box(release, sums, number, generator) if use.any() else None
     if together:
-        lower, upper = _over_region(sums, box, beta)
+        lower, upper = sums.possible if box is None else _over_region(sums, box, beta)
     else:
         lower, upper = sums.ends(alpha)
         if use.any():
@@ -443,7 +447,7 @@ def table_confint(
         simultaneous=together,
         labels=table.index if hasattr(table, "columns") else None,
         notes=(
-            *_notes(use, guess is not None, together, lower_gains, upper_gains, consistency),
+            *_notes(use, guess is not None, together, *without_gain, consistency),
             *(() if sums.determined.all() else (_NO_ESTIMATE,)),
         ),
         consistency=consistency,
@@ -604,16 +608,17 @@ def _met(one: Ends, other: Ends) -> Ends:
 
 def _checked_guess(guess: Any, release: Release) -> FloatArray:
     cells = release.workload.shape[1]
-    given = as_table(guess, "guess")
+    known, own = split_labels(guess, "guess", ge=0)
     columns = release.workload.columns
-    if hasattr(given, "index") and hasattr(given, "reindex") and columns is not None:
-        if not given.index.is_unique or not columns.isin(given.index).all():
+    if own is not None and columns is not None:
+        alike = own.is_unique and own.nlevels == columns.nlevels
+        rows = own.get_indexer(columns) if alike else np.full(cells, -1)
+        if rows.min() < 0:
             raise InvalidParameterError("guess must be labelled like the cells, each label once")
-        given = given.reindex(columns)
-    known = check_array(given, "guess", ndim=1, ge=0)
-    if len(known) != cells:
+        known = known[rows]
+    if known.shape != (cells,):
         raise InvalidParameterError(
-            f"guess must have {cells} entries, one for each cell, got {len(known)}"
+            f"guess must have {cells} entries, one for each cell, got shape {known.shape}"
         )
     return known
 
@@ -711,8 +716,8 @@ def _notes(
     use: NDArray[np.bool_],
     guessed: bool,
     together: bool,
-    lower_gains: NDArray[np.bool_],
-    upper_gains: NDArray[np.bool_],
+    lower_alike: NDArray[np.bool_],
+    upper_alike: NDArray[np.bool_],
     consistency: float | None,
 ) -> tuple[str, ...]:
     said = []
@@ -725,10 +730,10 @@ def _notes(
             f"{np.count_nonzero(use)} of {use.size} functions: 4/5 of alpha is used by the "
             "unbiased estimate, 1/5 by the region of all values together"
         )
-    for name, gains in (("lower", lower_gains), ("upper", upper_gains)):
-        if not gains.all():
+    for name, alike in (("lower", lower_alike), ("upper", upper_alike)):
+        if alike.any():
             said.append(
-                f"{name} ends of {np.count_nonzero(~gains)} of {gains.size} functions: no gain "
+                f"{name} ends of {np.count_nonzero(alike)} of {alike.size} functions: no gain "
                 "over the unbiased ones is possible, but for what bounds the function itself"
             )
     if consistency is not None and consistency < 0.001:

@@ -194,6 +194,18 @@ class SharedCells(CellPrior):
         dispersion = np.array([[self.dispersion]]) if fixed else hyper[:, 1:]
         return mean, np.broadcast_to(dispersion, mean.shape)
 
+    def draw(self, size: int, rng: np.random.Generator) -> Whole:
+        """Draw hyper-parameters and tables (size, n), without regard to values."""
+        cells = self._used
+        hyper = np.exp(np.stack([rng.uniform(*ends, size) for ends in self.ends_of], axis=1))
+        mean, dispersion = self._laws(hyper, cells)
+        shape = 1.0 / np.maximum(dispersion, 1e-300)
+        scattered = rng.gamma(np.minimum(shape, _POISSON_FROM)) / np.minimum(shape, _POISSON_FROM)
+        found = np.zeros((size, len(self.log_shape)), dtype=np.int64)
+        rate = np.where(shape >= _POISSON_FROM, mean, mean * scattered)
+        found[:, cells] = rng.poisson(np.minimum(rate, 2.0**60))
+        return found
+
     @property
     def _used(self) -> Places:
         return np.flatnonzero(self.open_ & np.isfinite(self.log_shape))

@@ -132,12 +132,14 @@ def sums(model: TableModel) -> tuple[list[str], Any]:
     """Return the total, and the sums that each level of each part of the labels has."""
     from scipy import sparse
 
-    names, rows = ["total"], [np.ones((1, model.cells))]
+    names, rows = ["total"], [sparse.csr_array(np.ones((1, model.cells)))]
     labels = model.labels
     if labels is not None and labels.nlevels > 1:
         for place in range(labels.nlevels):
             level = labels.get_level_values(place)
             codes, known = level.factorize()
             names += [f"{level.name or place} = {one}" for one in known]
-            rows.append((codes == np.arange(len(known))[:, np.newaxis]).astype(np.float64))
-    return names, sparse.csr_array(np.concatenate(rows))
+            (cells,) = np.nonzero(codes >= 0)
+            places = np.ones(cells.size), (codes[cells], cells)
+            rows.append(sparse.csr_array(places, (len(known), model.cells)))
+    return names, sparse.vstack(rows).tocsr()

@@ -98,7 +98,8 @@ class PooledEstimate(Listed, Plotted):
         if self._covariance is None:
             raise InvalidParameterError(
                 "variances must be covariance matrices (k, k) of at most "
-                f"{_MOST_COVARIANCES} estimates for cov_params, got one variance for each"
+                f"{_MOST_COVARIANCES} estimates for cov_params, or none of vectors with "
+                "uncertainty='noise'"
             )
         if self.labels is None:
             return self._covariance.copy()
@@ -306,7 +307,8 @@ def _degrees(within: FloatArray, grown: FloatArray, m: int, complete: float | No
         share = np.where(grown > 0, grown / (within + grown), 0.0)
         # d(d + 1)/(d + 3), which does not overflow
         observed = (1.0 - share) * complete * ((complete + 1.0) / (complete + 3.0))
-        return np.asarray(1.0 / (1.0 / old + 1.0 / observed))
+        # without variance within nothing is to be corrected
+        return np.where(within > 0.0, 1.0 / (1.0 / old + 1.0 / observed), old)
 
 
 def _checked_target(uncertainty: object) -> Uncertainty:
@@ -339,7 +341,8 @@ def _estimates(estimates: Any) -> tuple[FloatArray, pd.Index | None]:
 
 def _parts(given: Any, name: str) -> list[Any]:
     listed = isinstance(given, (Sequence, np.ndarray)) or hasattr(given, "iloc")
-    if not listed or isinstance(given, str) or np.ndim(getattr(given, "iloc", 0)):
+    framed = hasattr(given, "iloc") and given.ndim > 1
+    if not listed or isinstance(given, str) or framed or getattr(given, "ndim", 1) == 0:
         raise InvalidParameterError(
             f"{name} must be a sequence with one entry for each imputation, got {show(given)}"
         )

@@ -529,7 +529,7 @@ class TablePosterior(Draws):
             raise InvalidParameterError(f"f must be a function of tables (k, cells), got {show(f)}")
         try:
             given = f(self._flat.copy())
-        except (TypeError, ValueError, IndexError) as error:
+        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
             raise InvalidParameterError(
                 f"f must be a function of tables (k, cells), an array, got {show(f)}: "
                 f"{one_line(str(error))}"
@@ -760,4 +760,9 @@ def _frame_of_cells(labels: pd.Index | None, cells: int) -> pd.DataFrame:
         (f"part {place}" if labels.nlevels > 1 else "cell") if name is None else name
         for place, name in enumerate(labels.names)
     ]
-    return labels.to_frame(index=False, name=names)
+    if len(set(names)) < len(names) or "count" in names:
+        raise InvalidParameterError(
+            f"labels must have levels of different names, none of them 'count', got {show(names)}: "
+            "rename them first"
+        )
+    return labels.to_frame(index=False, name=names if labels.nlevels > 1 else names[0])

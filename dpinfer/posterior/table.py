@@ -23,7 +23,7 @@ from dpinfer.posterior._model import (
     table_model,
 )
 from dpinfer.posterior._moves import Connectivity, MoveSource, find_connection, given_moves
-from dpinfer.posterior._priors import CellPrior, TabledCells, cell_prior
+from dpinfer.posterior._priors import CellPrior, SharedCells, TabledCells, cell_prior
 from dpinfer.posterior._trees import exact_draws, forest_of
 from dpinfer.posterior.result import TablePosterior
 from dpinfer.priors.counts import FlatPrior, Prior
@@ -267,8 +267,21 @@ def prior_predictive(
         law=Exact(),
         bins=None,
     )
+    if not given.as_drawn:
+        raise InvalidParameterError(
+            "values must be published as the mechanism gave them, none of them rounded, binned or "
+            "clamped: give the values before that, which only their law and queries are taken from"
+        )
     model, cells = _believed(blank, belief)
     seed = simulation.draw_seed()
+    if isinstance(cells, SharedCells):
+        if given.exact.shape[0]:
+            raise InvalidParameterError(
+                "prior must have no parameters that are drawn where values or the total are exact: "
+                "take a prior with these parameters fixed"
+            )
+        tables = cells.draw(size, np.random.default_rng(seed))
+        return given.answers(tables) + given.noise(size, child_seed(seed, 1))
     wanted = Wanted("auto", None, size, 200, 1, Simulation(1, np.random.default_rng(seed)))
     tables = _drawn(model, cells, wanted).tables.reshape(-1, model.cells)
     return given.answers(tables) + given.noise(len(tables), child_seed(seed, 1))

@@ -159,6 +159,10 @@ def solve_instruments(
                     f"{name} must have errors that are independent of those of all columns, got "
                     f"{value!r}, for which noise has covariances"
                 )
+            if value in design.errors.columns and value != key:
+                raise InvalidParameterError(
+                    f"{name} must be a measurement that is not in the model, got {value!r}"
+                )
             value = column_of(exog, value)
         size = len(design.endog)
         number = one_each(value, name, size, design.row_labels, ge=-LARGEST, le=LARGEST)
@@ -191,14 +195,26 @@ def _second(design: Design, exog: Any, values: dict[Any, FloatArray]) -> FloatAr
             moved = place is not None
             if place is not None:
                 second[:, place] = value
-        if np.array_equal(value, published):
+        own = np.asarray(design.errors.std)[..., design.errors.columns.index(key)]
+        if np.array_equal(value, published) or (own.any() and _is_moved(value, published)):
             raise InvalidParameterError(
                 f"instrument[{key!r}] must be a second measurement with noise of its own, got the "
                 "published column itself"
             )
+        if _is_moved(value, design.endog):
+            raise InvalidParameterError(
+                f"instrument[{key!r}] must be a measurement that is not in the model, got the "
+                "response"
+            )
         if not moved:
             raise InvalidParameterError(f"instrument must have as keys covariates, got {show(key)}")
     return second if design.spec is None else rebuilt(design.spec, exog.assign(**values))
+
+
+def _is_moved(one: FloatArray, other: FloatArray) -> bool:
+    """Whether one column is the other, moved and scaled."""
+    a, b = (x - x.mean() for x in (one, other))
+    return bool(np.square(a @ b) >= (1.0 - 1e-12) * (a @ a) * (b @ b) > 0.0)
 
 
 def _weakness(solution: InstrumentedSolution) -> tuple[str, ...]:

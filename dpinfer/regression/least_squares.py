@@ -146,16 +146,18 @@ class NoisyRegression(ColumnsResult):
         covariate, Laplace and Gaussian noise; 6,000 tables each) against ``"wald"`` (HC1; 4,000
         tables each):
 
-        | rows | reliability | score | wald | score infinite |
-        |---|---|---|---|---|
-        | 20 | 1/3 | 96.6 | 80.7 | 99 or more |
-        | 20 | 0.5 | 97.1 | 85.0 | 98 or more |
-        | 30 | 1/3 | 97.0 | 81.7 | 96 or more |
-        | 30 | 0.8 | 98.1 | 79.7 | 11 to 82 |
-        | 100 | 1/3 | 96.0 | 89.0 | 38 to 86 |
-        | 100 | 0.8 | 95.5 | 81.7 | 0 to 15 |
-        | 250 | 1/3 | 95.7 | 90.8 | 2 to 42 |
-        | 250 | 0.8 | 95.5 | 84.9 | 0 to 4 |
+        ====  ===========  =====  ====  ==============
+        rows  reliability  score  wald  score infinite
+        ====  ===========  =====  ====  ==============
+        20    1/3          96.6   80.7  99 or more
+        20    0.5          97.1   85.0  98 or more
+        30    1/3          97.0   81.7  96 or more
+        30    0.8          98.1   79.7  11 to 82
+        100   1/3          96.0   89.0  38 to 86
+        100   0.8          95.5   81.7  0 to 15
+        250   1/3          95.7   90.8  2 to 42
+        250   0.8          95.5   84.9  0 to 4
+        ====  ===========  =====  ====  ==============
 
         References
         ----------

@@ -185,6 +185,10 @@ class LoglinearFit(RegressionResult):
         own, other = (np.linalg.qr(m)[0] for m in (self.design.exog, larger))
         inside = np.linalg.norm(own - other @ (other.T @ own))
         degrees = larger.shape[1] - own.shape[1]
+        if np.linalg.matrix_rank(larger) < larger.shape[1]:
+            raise InvalidParameterError(
+                f"formula must have terms that are linearly independent, got {show(formula)}"
+            )
         if inside > _RANK * np.sqrt(own.shape[1]) or degrees < 1:
             raise InvalidParameterError(
                 f"formula must be a larger model with all terms of {show(self.formula)}, got "
@@ -364,7 +368,8 @@ def cochran_mantel_haenszel(
     HypothesisResult
         The score test of no association within strata against one association in all of them, with
         (R - 1)(C - 1) degrees of freedom. For two by two tables, ``estimate`` is the common odds
-        ratio by maximum likelihood, and ``conf_int`` its interval.
+        ratio by maximum likelihood, and ``conf_int`` its interval. It compares the second level of
+        each attribute, as they first appear in the labels, to the first; ``notes`` name them.
 
     Raises
     ------
@@ -419,10 +424,17 @@ def cochran_mantel_haenszel(
         at = next(k for k, name in enumerate(fit._names) if "C(a)" in name and "C(b)" in name)
         found |= {
             "effect": "common odds ratio",
+            "notes": (*null.notes, f"the odds ratio is that of {_cells(frame)}"),
             "estimate": float(np.exp(fit.beta[at])),
             "inversion": partial(_odds_ratio, fit, at),
         }
     return replace(test, **found)
+
+
+def _cells(frame: pd.DataFrame) -> str:
+    """Say which cells of two attributes an odds ratio has above the line."""
+    one, other = (list(dict.fromkeys(frame[name])) for name in list(frame)[:2])
+    return f"{one[1]} to {one[0]}, for {other[1]} to {other[0]}"
 
 
 def _odds_ratio(fit: LoglinearFit, at: int, alpha: float) -> Intervals:

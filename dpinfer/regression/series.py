@@ -25,7 +25,7 @@ from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw
 from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.regression._integrated import nodes_of
 from dpinfer.regression._levels import GridFilter, GridLaw, NormalMixture
-from dpinfer.releases.coerce import missing_cells, noisy, noisy_pair
+from dpinfer.releases.coerce import missing_cells, noisy, noisy_pair, refuse_columns
 from dpinfer.releases.listed import ListedCells, listed_cells
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
@@ -322,12 +322,14 @@ def local_level(
     How often 95 % intervals covered, averaged over days, in 60 simulated series with a variance of
     the noise of 800 and then 50, and a tenth of the days not released:
 
-    | T, noise, q | integrated | at the estimate of q | one constant variance |
-    |---|---|---|---|
-    | 60, Laplace, 16 | .965, .948 | .934, .917 | .808, .938 |
-    | 60, Gaussian, 16 | .948, .958 | .907, .917 | .852, .957 |
-    | 30, Laplace, 16 | .946, .946 | .883, .899 | .793, .924 |
-    | 60, Laplace, 0 | .998, .987 | .981, .960 | .929, .971 |
+    ================  ==========  ====================  =====================
+    T, noise, q       integrated  at the estimate of q  one constant variance
+    ================  ==========  ====================  =====================
+    60, Laplace, 16   .965, .948  .934, .917            .808, .938
+    60, Gaussian, 16  .948, .958  .907, .917            .852, .957
+    30, Laplace, 16   .946, .946  .883, .899            .793, .924
+    60, Laplace, 0    .998, .987  .981, .960            .929, .971
+    ================  ==========  ====================  =====================
 
     (in the half with much noise and that with little). With a threshold of 90, discrete noise of
     standard deviation 18 and levels of 70 to 100, 29 to 79 % of the days unpublished, they covered
@@ -449,11 +451,13 @@ def local_level_ratio(
     number nearest to ρ times the denominator. Intervals of 95 % covered, in 60 simulated series of
     40 days with a noise of standard deviation 20 and ρ = 0.2:
 
-    | mean denominator | grid | delta method for log(y/ñ), and Kalman | days with y or ñ <= 0 |
-    |---|---|---|---|
-    | 400 | .952 | .838 | .004 |
-    | 150 | .958 | .462 | .077 |
-    | 80 | .938 | .108 | .195 |
+    ================  ====  =====================================  =====================
+    mean denominator  grid  delta method for log(y/ñ), and Kalman  days with y or ñ <= 0
+    ================  ====  =====================================  =====================
+    400               .952  .838                                   .004
+    150               .958  .462                                   .077
+    80                .938  .108                                   .195
+    ================  ====  =====================================  =====================
 
     Two rates of one fit are dependent: no interval for a change follows from two of them.
 
@@ -520,6 +524,7 @@ def local_level_ratio(
 
 
 def _days(values: Any, mechanism: Any, threshold: Any, missing: Absent) -> ListedCells:
+    refuse_columns(values, "values")
     if missing == "raise" or hasattr(values, "__noisy__"):
         cells = listed_cells(values, mechanism, threshold)
     else:
@@ -557,17 +562,36 @@ def _check_days(x: NoisyValues, there: NDArray[np.bool_]) -> None:
             "mechanism must have noise at each day, got some without: the level is known there"
         )
     labels = x.labels
-    if labels is None or labels.dtype.kind not in "iufMm":
+    if labels is None:
+        return
+    if labels.nlevels > 1:
+        raise InvalidParameterError(
+            f"values must be one series with one label a day, got labels of {labels.nlevels} "
+            "levels: choose a column, or droplevel those that do not change"
+        )
+    # whole numbers of days, of periods or of a finer unit
+    days = getattr(labels, "asi8", labels.to_numpy())
+    if days.dtype.kind not in "iuf":
+        if labels.inferred_type in ("date", "datetime", "string") and _are_dates(labels):
+            raise InvalidParameterError(
+                "values must have dates as labels, got them in words: use pandas.to_datetime"
+            )
         return
     if not labels.is_monotonic_increasing:
         raise InvalidParameterError("values must be in the order of their days: sort them first")
-    steps = np.diff(labels.to_numpy()).astype(np.float64)
+    steps = np.diff(days).astype(np.float64)
     if (wide := steps > 1.5 * steps.min()).any():
         raise InvalidParameterError(
             f"values must have a row for each day, got none between {show(labels[wide.argmax()])} "
             f"and {show(labels[wide.argmax() + 1])}: put NaN there, with threshold= or "
             "missing='not released'"
         )
+
+
+def _are_dates(labels: Any) -> bool:
+    import pandas as pd
+
+    return bool(pd.to_datetime(labels.astype(str), format="ISO8601", errors="coerce").notna().all())
 
 
 def _check_same(x: NoisyValues, shift: int | None, same: bool) -> None:

@@ -16,7 +16,7 @@ from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.regression._formula import LARGEST, checked_triangle, matrix_of, numbered_names
 from dpinfer.regression._integrated import mixture_moments, mixture_quantiles, nodes_of
-from dpinfer.releases.coerce import noisy
+from dpinfer.releases.coerce import noisy, refuse_columns
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
@@ -343,13 +343,15 @@ def fay_herriot(
     How often 95 % intervals cover, averaged over areas, for p = 2 and sampling variances of 0.3 to
     0.7 with a noise variance of 0.5 (600 simulated tables a row):
 
-    | areas, A/mean D, noise | Â = 0 | integrated | reml | moments |
-    |---|---|---|---|---|
-    | 10, 1, Gaussian | .16 | .957 | .955 | .957 |
-    | 15, 0.25, Gaussian | .36 | .975 | .978 | .978 |
-    | 15, 1, Laplace | .07 | .952 | .940 | .940 |
-    | 40, 0.25, Gaussian | .20 | .966 | .937 | .937 |
-    | 40, 1, Laplace | 0 | .947 | .943 | .943 |
+    ======================  =====  ==========  ====  =======
+    areas, A/mean D, noise  Â = 0  integrated  reml  moments
+    ======================  =====  ==========  ====  =======
+    10, 1, Gaussian         .16    .957        .955  .957
+    15, 0.25, Gaussian      .36    .975        .978  .978
+    15, 1, Laplace          .07    .952        .940  .940
+    40, 0.25, Gaussian      .20    .966        .937  .937
+    40, 1, Laplace          0      .947        .943  .943
+    ======================  =====  ==========  ====  =======
 
     The noise left out of D, intervals cover 86 to 90 %. Noise enters as a normal error, also where
     its law is another one: estimates are the best linear ones.
@@ -380,6 +382,7 @@ def fay_herriot(
     a     1.006     0.869     1.144   1.030
     b     0.253     0.117     0.390   0.238
     """
+    refuse_columns(endog, "endog")
     x = noisy(endog, mechanism=mechanism, name="endog")
     x = x.need(independent=True, unruled=True, who="fay_herriot")
     if x.labels is None and len(x.shape) > 1:

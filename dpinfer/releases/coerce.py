@@ -281,6 +281,13 @@ def refuse_missing(values: Any, name: str, error: Exception) -> None:
 OFFER = "leave missing values out with missing='drop' of dpinfer.noisy or dpinfer.Release"
 
 
+def refuse_columns(values: Any, name: str) -> None:
+    """Refuse a table of several columns where one is meant."""
+    shape = np.shape(values) if isinstance(values, np.ndarray) else getattr(values, "shape", ())
+    if isinstance(shape, tuple) and len(shape) > 1 and shape[1] != 1:
+        raise InvalidParameterError(f"{name} must be one column, got a table of shape {shape}")
+
+
 def missing_cells(table: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return values in a row, and which of them are missing; none of what is no array."""
     import pandas as pd

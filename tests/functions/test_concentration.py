@@ -117,3 +117,13 @@ def test_what_is_refused(name):
         call.pop("k")
         with pytest.raises(InvalidParameterError):
             lorenz_bands(**call)
+
+
+def test_facts_that_contradict_counts_without_noise_are_refused():
+    with pytest.raises(InvalidParameterError, match="total must be the sum"):
+        top_share_confint([90, 40, 22, 18, 5], 2, total=10, mechanism=dpi.Exact(), rng=1)
+    counts = np.array([[30.0, 55, 12], [40, 20, 35]])
+    with pytest.raises(InvalidParameterError, match="chosen must be"):
+        top_share_confint(
+            counts, 1, mechanism=dpi.Geometric(scale=1.0), rng=1, chosen=np.zeros((3, 2), bool)
+        )

@@ -149,3 +149,9 @@ def test_what_is_refused(name):
     if name == "few":
         with pytest.raises(InvalidParameterError, match="fewer than 30"):
             ecological_bounds(**call, method="soft")
+
+
+def test_outcomes_laid_out_otherwise_are_refused():
+    a = np.array([[30.0, 55, 12], [40, 20, 35]])
+    with pytest.raises(InvalidParameterError, match="as they are laid out"):
+        ecological_bounds(a, a + 9, (a + 1).T, mechanism=dpi.Geometric(scale=1.0), rng=1)

@@ -214,3 +214,9 @@ def test_what_is_refused(name):
     call = {"values": [3, 8, 1], "function": variation, "mechanism": LAW} | REFUSED[name]
     with pytest.raises(InvalidParameterError):
         function_confint(**call)
+
+
+def test_arguments_of_other_shapes_are_refused():
+    one, other = np.array([[300.0, 500, 650], [200, 300, 400]]), np.ones((3, 2)) * 40
+    with pytest.raises(InvalidParameterError, match="of one shape"):
+        function_confint((one, other), lambda a, b: (a * b).sum(-1), mechanism=LAW)

@@ -163,3 +163,9 @@ def test_what_is_refused(name):
             cdf_bands(**call)
     with pytest.raises(InvalidParameterError, match="reps"):
         cdf_bands([3, 8], mechanism=SMALL, reps=18)
+
+
+def test_estimates_of_distributions_are_within_their_bands():
+    found = cdf_bands([-2, 5, 30.0], total=30, mechanism=dpi.Geometric(scale=2.0), rng=1)
+    estimate = np.asarray(found.estimate)
+    assert ((found.lower <= estimate) & (estimate <= found.upper)).all()

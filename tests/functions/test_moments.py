@@ -118,3 +118,9 @@ def test_what_is_refused():
         covariance_confint((shared, shared.linear(np.eye(600))))
     with pytest.raises(InvalidParameterError, match="columns must be a tuple"):
         correlation_confint([X, Y], mechanism=law)
+
+
+def test_tables_of_several_columns_are_no_column():
+    table = pd.DataFrame(np.arange(2000.0).reshape(1000, 2))
+    with pytest.raises(InvalidParameterError, match="must be one column"):
+        moments(table, mechanism=dpi.Geometric(scale=1.0))

@@ -212,3 +212,29 @@ def test_what_is_refused():
         standardized_rate_confint(D, 0 * N, W, mechanism=EXACT)
     with pytest.raises(InvalidParameterError, match="weights must have one entry for each age"):
         standardized_rate_confint(D, N, W[:3], mechanism=EXACT)
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_weights_by_age_are_those_of_their_level(by_name):
+    areas, ages = pd.Index([1, 2], name="area"), pd.Index([1, 2, 3], name="age")
+    index = pd.MultiIndex.from_product([areas, ages])
+    deaths = pd.Series([10.0, 50, 200, 20, 40, 300], index)
+    persons = pd.Series([3000.0, 2000, 1000] * 2, index)
+    laws = (dpi.Laplace(scale=2.0), dpi.Exact())
+    weights = pd.Series([0.6, 0.3, 0.1], index=ages if by_name else [1, 2, 3])
+    if not by_name:  # areas 1 and 2 are among these labels too
+        with pytest.raises(InvalidParameterError, match="named after the level"):
+            standardized_rate_confint(deaths, persons, weights, by="area", mechanism=laws)
+        return
+    found = standardized_rate_confint(deaths, persons, weights, by="area", mechanism=laws)
+    wanted = (deaths / persons).to_numpy().reshape(2, 3) @ [0.6, 0.3, 0.1]
+    np.testing.assert_allclose(found.estimate, wanted)
+
+
+def test_two_populations_with_shared_noise_are_not_compared_by_their_variances():
+    both = dpi.noisy([100.0, 90.0], weights=[[1.0], [-1.0]], mechanism=dpi.Gaussian(sigma=10.0))
+    given = (both[[0]], [1000.0], both[[1]], [1000.0], [1.0])
+    laws = (None, dpi.Exact())
+    with pytest.raises(InvalidParameterError, match="share"):
+        standardized_rate_ratio_confint(*given, mechanism=laws, method="asymptotic")
+    assert standardized_rate_ratio_confint(*given, mechanism=laws).lower > 0

@@ -284,3 +284,27 @@ def test_refusals(error, change, message):
     how = {"values": [4, 2, 3], "weights": [1, 0, 0], "mechanism": NOISE} | change
     with pytest.raises(error, match=message):
         table_confint(how.pop("values"), how.pop("weights"), **how)
+
+
+def test_cells_known_by_their_sum_only_are_bounded_by_it():
+    law = dpi.Geometric(scale=2.0)
+    found = table_confint([7], np.eye(2), workload=[[1, 1]], mechanism=law, rng=1, reps=1000)
+    assert (found.lower == 0).all()
+    assert (found.upper < 30).all()
+    assert not any("no gain" in note for note in found.notes)
+
+
+def test_without_noise_all_ranges_are_points():
+    found = table_confint([3, 4], np.eye(2), mechanism=dpi.Exact(), simultaneous=True, rng=1)
+    np.testing.assert_array_equal(found.lower, [3, 4])
+    np.testing.assert_array_equal(found.upper, [3, 4])
+
+
+def test_guesses_as_tables():
+    table = pd.DataFrame([[3, 40], [1, 2.0]], index=list("ab"), columns=list("cd"))
+    law = dpi.Geometric(scale=2.0)
+    one, other = (
+        table_confint(table, np.eye(4), mechanism=law, guess=guess, rng=1)
+        for guess in (table, table.to_numpy().ravel())
+    )
+    np.testing.assert_array_equal(one.upper, other.upper)

@@ -298,3 +298,35 @@ def test_each_target_is_covered_by_its_rule(rate, sigma, m, population, counted,
     ):
         slack = 6 * np.sqrt(2 * known * (1 - known) / reps) + 5e-4
         assert np.mean(found.contains(truth)) == pytest.approx(known, abs=slack)
+
+
+def test_records_of_one_label():
+    counts = pd.Series([3, 9], index=pd.Index(["no", "yes"], name="smokes"))
+    drawn = dpi.table_posterior(counts, mechanism=dpi.Geometric(scale=1.0), rng=1)
+    records, frequencies = (drawn.imputations(2, form)[0] for form in ("records", "frequencies"))
+    assert list(records.columns) == ["smokes"]
+    held = frequencies.set_index("smokes")["count"]
+    for name, size in records.groupby("smokes").size().items():
+        assert held[name] == size
+    clash = counts.rename_axis("count")
+    with pytest.raises(InvalidParameterError, match="different names"):
+        dpi.table_posterior(clash, mechanism=dpi.Geometric(scale=1.0), rng=1).imputations(
+            2, "frequencies"
+        )
+
+
+def test_no_variance_within_needs_no_correction():
+    found = dpi.pool(
+        [[1, 1], [2, 2], [1, 4]], [[0, 1]] * 3, uncertainty="noise+sampling", df_complete=10
+    )
+    assert np.asarray(found.df)[0] == 2.0
+    assert found.summary()
+
+
+def test_series_of_numbers():
+    plain, series = (
+        dpi.pool(one, uncertainty="noise") for one in ([1.0, 2, 3], pd.Series([1.0, 2, 3]))
+    )
+    assert plain.params == series.params
+    with pytest.raises(InvalidParameterError, match="sequence with one entry"):
+        dpi.pool(np.array(3.0), uncertainty="noise")

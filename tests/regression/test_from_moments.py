@@ -77,7 +77,7 @@ def test_three_columns_are_projected_from_inside():
     fit = ols_from_moments(*moments, mechanism=dpi.Gaussian(sigma=9.0), nobs=500)
     lower, upper = map(np.asarray, fit.conf_int())
     found = []
-    for _ in range(60):
+    for _ in range(100):
         way = rng.normal(size=3) * (upper - lower)
         reach = 1.0
         for _ in range(25):
@@ -164,3 +164,11 @@ def test_refusals(change, error, message):
     call = {"xtx": [[9.5, 1.0], [1.0, 4.0]], "xty": [1.5, 2.0]}
     with pytest.raises(error, match=message):
         ols_from_moments(**(call | {"mechanism": dpi.Gaussian(sigma=1.0)} | change))
+
+
+def test_the_constant_is_the_first_column():
+    law = dpi.Gaussian(sigma=5.0)
+    with pytest.raises(InvalidParameterError, match="has to be the constant"):
+        ols_from_moments(
+            [[331.7, 498.1], [498.1, 1000.0]], [560.9, 1003.2], mechanism=law, nobs=1000
+        )

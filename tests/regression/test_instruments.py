@@ -180,3 +180,14 @@ def test_refusals(change, error, message):
     call |= {"instrument": {"x": "again"}} | change
     with pytest.raises(error, match=message):
         noisy_ols(call.pop("endog"), call.pop("exog"), **call)
+
+
+@pytest.mark.parametrize("instrument", ["q", "y", "twice"])
+def test_what_is_in_the_model_is_no_instrument(instrument):
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame({"p": rng.poisson(20, 200), "q": rng.poisson(20, 200)})
+    table["y"] = 5 + 0.5 * table.p + rng.normal(size=200)
+    table["twice"] = 2 * table.p + 1
+    law = dpi.Geometric(scale=2.0)
+    with pytest.raises(InvalidParameterError, match=r"not in the model|noise of its own"):
+        noisy_ols("y ~ p + q", table, noise={"p": law, "q": law}, instrument={"p": instrument})

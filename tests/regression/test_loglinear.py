@@ -185,3 +185,27 @@ def test_size_of_the_score_test():
     low, high = stats.binom.ppf([1e-7, 1 - 1e-7], 500, 0.05)
     assert low < rejected < high
     assert refused < 20
+
+
+def test_larger_models_have_independent_terms():
+    index = pd.MultiIndex.from_product([["f", "m"], [1, 2, 3]], names=["sex", "grade"])
+    counts = pd.Series([31, 52, 18, 60, 48, 9], index=index)
+    fit = loglinear(counts, "sex + C(grade)", mechanism=dpi.Geometric(scale=2.0))
+    with pytest.raises(InvalidParameterError, match="linearly independent"):
+        fit.test("sex*C(grade) + I(grade*2)", method="asymptotic")
+
+
+def test_the_odds_ratio_says_what_it_compares():
+    names = ["status", "smoking", "age"]
+    index = pd.MultiIndex.from_product(
+        [["case", "control"], ["smoker", "not"], ["young", "old"]], names=names
+    )
+    counts = pd.Series([40, 62, 31, 48, 25, 40, 60, 81], index=index)
+    law = dpi.Geometric(scale=2.0)
+    one, other = (
+        cochran_mantel_haenszel(some, mechanism=law, method="asymptotic")
+        for some in (counts, counts.iloc[[2, 3, 0, 1, 4, 5, 6, 7]])
+    )
+    assert one.estimate * other.estimate == pytest.approx(1.0, abs=1e-6)
+    assert "control to case, for not to smoker" in one.notes[-1]
+    assert "control to case, for smoker to not" in other.notes[-1]

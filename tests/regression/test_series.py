@@ -242,3 +242,34 @@ def test_coverage_under_two_laws():
         pvalues.append(fit.shift_test().pvalue)
     assert 0.9 < np.mean(hits) < 0.99
     assert np.sum(np.less(pvalues, 0.05)) <= stats.binom.isf(1e-7, 30, 0.05)
+
+
+@pytest.mark.parametrize("change", ["gap", "reversed", "words", "table", "levels"])
+def test_days_are_seen_whatever_their_labels(change):
+    days = pd.date_range("2024-03-01", periods=16)
+    gap = days[:8].append(days[8:] + pd.Timedelta(days=30))
+    values, message = {
+        "gap": (pd.Series(VIEWS.to_numpy() + 0.5, index=gap.to_period("D")), "a row for each day"),
+        "reversed": (
+            pd.Series(VIEWS.to_numpy() + 0.5, index=days.to_period("D")[::-1]),
+            "in the order",
+        ),
+        "words": (
+            pd.Series(VIEWS.to_numpy() + 0.5, index=days.strftime("%Y-%m-%d")),
+            "to_datetime",
+        ),
+        "table": (pd.DataFrame(np.reshape(VIEWS.to_numpy() + 0.5, (-1, 2))), "one column"),
+        "levels": (pd.Series(VIEWS.to_numpy() + 0.5, index=[days, days]), "one label a day"),
+    }[change]
+    with pytest.raises(InvalidParameterError, match=message):
+        local_level(values, mechanism=dpi.Laplace(scale=2.0))
+
+
+def test_days_of_a_time_zone_are_days():
+    days = pd.date_range("2024-03-01", periods=16)
+    law = dpi.Laplace(scale=2.0)
+    local, plain = (
+        local_level(pd.Series(VIEWS.to_numpy() + 0.5, index=one), mechanism=law)
+        for one in (days.tz_localize("UTC"), days)
+    )
+    np.testing.assert_array_equal(local.estimate, plain.estimate)
