@@ -10,8 +10,9 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy import special
 
-from dpinfer._check import FloatArray, check_alpha, check_array
+from dpinfer._check import FloatArray, check_array
 from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.functions._worst import check_level
 from dpinfer.functions.segregation import IndexIntervals
 from dpinfer.functions.unbiased import FunctionEstimate, area_table, totals_of, unbiased
 from dpinfer.mechanisms.independent import Mechanism
@@ -126,7 +127,7 @@ def herfindahl_confint(
     >>> dpi.functions.herfindahl_confint([120, 64, 16], mechanism=noise)
     IndexIntervals([0.444039, 0.495678], level 0.95, asymptotic)
     """
-    alpha = check_alpha(alpha)
+    alpha = check_level(alpha)
     found = unbiased(_SQUARE, values, mechanism=mechanism)
     (x,) = found._noisy
     x.need(unruled=True, independent=True, who="herfindahl_confint")

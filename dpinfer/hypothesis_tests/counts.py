@@ -288,7 +288,8 @@ class NoiseOnly:
 def lower_tail(law: NoiseLaw, x: FloatArray) -> FloatArray:
     """P(S <= x); tails too far for the table of a law come from the law itself, one by one."""
     low, high = x.min(initial=np.inf), x.max(initial=-np.inf)
-    if high - low + 1.0 < x.size and (x == np.rint(x)).all():  # many are alike: each once
+    near = x.size > 0 and max(-low, high) < 2.0**52
+    if near and high - low + 1.0 < x.size and (x == np.rint(x)).all():  # each of many once
         tail = lower_tail(law, np.arange(low, high + 1.0))
         return np.asarray(tail[(x - low).astype(np.intp)])
     tail = np.array(law._cdf(x))

@@ -128,6 +128,8 @@ def _of_row(posterior: Any, row: Any) -> tuple[FloatArray, str]:
             f"posterior must be a TablePosterior or a FunctionPosterior, got {show(posterior)}"
         )
     size, labels = posterior._rows()
+    if isinstance(row, int) and abs(row) > size:
+        raise InvalidParameterError(f"row must be within the {size} rows, got {show(row)}")
     at = find_rows(row, (size,), labels if isinstance(row, (str, tuple)) else None)
     if at.ndim:
         raise InvalidParameterError(f"row must be one label or one position, got {show(row)}")

@@ -30,6 +30,7 @@ from dpinfer.errors import (
     InvalidParameterError,
     PriorConflictWarning,
 )
+from dpinfer.estimation.fieller import tail_of
 from dpinfer.estimation.targets import checked_weights
 from dpinfer.posterior._model import TableModel
 from dpinfer.posterior.beside import LARGEST, MOST_ROWS, Unbiased, release_of, sums
@@ -421,7 +422,7 @@ class FunctionPosterior(Draws):
         InvalidParameterError
             If the functions were not given by weights, or values were not published as drawn.
         """
-        level = check_alpha(alpha)
+        level = 2.0 * tail_of(check_alpha(alpha), "two-sided")
         if self._beside is None:
             raise InvalidParameterError(
                 "the functions must be linear ones of values published as they were drawn, made by "

@@ -100,10 +100,10 @@ def test_other_ways(benchmark, way, rows):
 def test_is_sixty_times_as_fast_as_the_bootstrap():
     """Per row, in the same run; measured some 110 times with differing numbers of trials."""
     size, some = 200_000, 2_000
-    seconds = {}
-    for way, rows in ((by_dpinfer, size), (by_bootstrap, some)):
+    seconds = {by_dpinfer: np.inf, by_bootstrap: np.inf}  # the least of alternating rounds
+    for way, rows in 3 * ((by_dpinfer, size), (by_bootstrap, some)):
         problem = published(rows, one_nobs=False)
         start = process_time()
         way(*problem)
-        seconds[way] = (process_time() - start) / rows
+        seconds[way] = min(seconds[way], (process_time() - start) / rows)
     assert seconds[by_bootstrap] > 60 * seconds[by_dpinfer]

@@ -216,7 +216,9 @@ def test_quadratic_regression_of_counts():
         hits.append((lower <= truth) & (truth <= upper))
         found.append(fit.params)
         wrong.append(
-            dpi.noisy_ols("r ~ z + I(z**2)", table, noise={"z": float(law.std)}).params.iloc[1]
+            dpi.noisy_ols(
+                "r ~ z + I(z**2)", table, noise={"z": dpi.Gaussian(sigma=float(law.std))}
+            ).params.iloc[1]
         )
     assert (np.abs(np.median(found, axis=0) - truth) < [0.4, 0.16, 0.02]).all()
     assert np.median(wrong) < 0.25
