@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.polynomial import Polynomial
-from scipy import sparse, special
+from scipy import special
 
 from dpinfer._check import FloatArray, check_alpha, check_integer, check_scalar, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
@@ -25,6 +25,7 @@ from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from scipy import sparse
 
     from dpinfer.releases.noises import Positions
 
@@ -493,6 +494,8 @@ def area_table(
     x: NoisyValues, by: Any
 ) -> tuple[sparse.csr_array, tuple[int, ...], pd.Index | None]:
     """Return which values are of one area, as ones in a sparse array, its shape and labels."""
+    from scipy import sparse
+
     if by is None and x.labels is None and len(x.shape) > 1:
         size = len(x) // x.shape[-1]
         at = np.arange(0, len(x) + 1, x.shape[-1])

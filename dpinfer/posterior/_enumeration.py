@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy import sparse, special
+from scipy import special
 
 from dpinfer._check import FloatArray
 from dpinfer.errors import ConvergenceError, IncompatibleReleaseError
@@ -71,6 +71,8 @@ def _log_posterior(model: TableModel, states: Whole, prior: CellPrior | None) ->
 
 def _cut(model: TableModel, prior: CellPrior | None) -> tuple[TableModel, float] | None:
     """Return the model of cells with ends, and a bound on the logarithm of what is beyond them."""
+    from scipy import sparse
+
     open_ = model.upper == NO_END
     if not open_.any():
         return model, -np.inf

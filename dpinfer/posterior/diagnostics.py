@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from dpinfer._check import FloatArray
 
@@ -56,7 +56,7 @@ def quantile_error(draws: NDArray[np.generic], q: float, *, independent: bool = 
     size = float(x.size) if independent else _ess(_split(below.astype(float)))
     if np.isnan(size):
         return 0.0
-    ends = stats.beta.ppf(_ONE_ERROR, size * q + 1.0, size * (1.0 - q) + 1.0) * x.size - 1.0
+    ends = special.betaincinv(size * q + 1.0, size * (1.0 - q) + 1.0, _ONE_ERROR) * x.size - 1.0
     held = np.sort(x, axis=None)
     first, last = int(max(np.floor(ends[0]), 0)), int(min(np.ceil(ends[1]), x.size - 1))
     return float(0.5 * (held[last] - held[first]))
