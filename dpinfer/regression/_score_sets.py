@@ -97,14 +97,19 @@ class ScoreSets:
         """Return distances to the ends of the sets for a quantile, infinite where unbounded."""
         lower, upper = np.zeros_like(self.total), np.zeros_like(self.total)
         for constant, mixed, square in self.variances:
-            bend = np.square(self.slope) - reach**2 * square
-            half = self.total * self.slope - reach**2 * mixed
-            rest = np.square(self.total) - reach**2 * constant
-            bounded = bend > _ROUNDING * np.square(self.slope)
-            with np.errstate(divide="ignore", invalid="ignore"):
+            # in units of the standard error of the sum and of the slope, so that nothing overflows
+            unit = np.sqrt(np.maximum(constant, 0.0))
+            unit = np.where(unit > 0.0, unit, np.maximum(np.abs(self.total), 1e-300))
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                total = self.total / unit
+                bend = 1.0 - reach**2 * (square / self.slope / self.slope)
+                half = total - reach**2 * (mixed / unit / self.slope)
+                rest = np.square(total) - reach**2 * (constant / unit / unit)
                 root = np.sqrt(np.maximum(np.square(half) - bend * rest, 0.0))
-                lower = np.minimum(lower, np.where(bounded, (half - root) / bend, -np.inf))
-                upper = np.maximum(upper, np.where(bounded, (half + root) / bend, np.inf))
+                ends = np.stack([half - root, half + root]) / bend * (unit / self.slope)
+            bounded = (bend > _ROUNDING) & np.isfinite(ends).all(axis=0)
+            lower = np.minimum(lower, np.where(bounded, ends.min(axis=0), -np.inf))
+            upper = np.maximum(upper, np.where(bounded, ends.max(axis=0), np.inf))
         return lower, upper
 
 
