@@ -15,7 +15,7 @@ from math import comb
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-from scipy import linalg, optimize, special
+from scipy import linalg, special
 
 from dpinfer._check import FloatArray
 from dpinfer.errors import ConvergenceError, NotEstimableError
@@ -532,6 +532,8 @@ _ROUGHLY = 1e-4
 
 def settled_dispersion(excess: Callable[[float], float], near: float | None) -> float:
     """Return the logarithm of a dispersion without excess: roughly, or exactly from a near one."""
+    from scipy import optimize
+
     if near is not None:
         with np.errstate(all="ignore"):
             root, found = optimize.newton(
