@@ -49,7 +49,8 @@ def plot_trace(posterior: Any, row: Any = 0, *, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> import dpinfer as dpi
-    >>> found = dpi.table_posterior([3, 9], mechanism=dpi.Geometric(scale=1.0), draws=50, rng=1)
+    >>> law = dpi.Geometric(scale=1.0)
+    >>> found = dpi.table_posterior([3, 9], mechanism=law, draws=50, sampler="chain", rng=1)
     >>> axes = dpi.plotting.plot_trace(found, 1)
     >>> len(axes.get_lines()), axes.get_ylabel()
     (4, '1')

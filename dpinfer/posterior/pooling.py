@@ -258,7 +258,7 @@ def pool(
     >>> import dpinfer as dpi
     >>> found = dpi.pool([1.2, 0.9, 1.1], [0.04, 0.05, 0.04], uncertainty="noise+sampling")
     >>> found.params.round(4), found.bse.round(4), found.df.round(1)
-    (np.float64(1.0667), np.float64(0.275), np.float64(21.0))
+    (np.float64(1.0667), np.float64(0.2728), np.float64(11.5))
     """
     target = _checked_target(uncertainty)
     q, labels = _estimates(estimates)

@@ -268,6 +268,14 @@ class Draws(Listed, Plotted):
         data.attrs["prior"], data.attrs["sampler"] = self.prior.description, self.sampler
         return xarray.DataTree.from_dict({"posterior": data})
 
+    def _drawn(self) -> str:
+        chains, draws = self.draws.shape[:2]
+        return (
+            f"{chains} chains of {draws} draws"
+            if self.sampler == _CHAIN
+            else (f"{chains * draws} independent draws")
+        )
+
     @property
     def _by_chain(self) -> NDArray[Any]:
         return self.draws.reshape(*self.draws.shape[:2], -1)
@@ -455,8 +463,7 @@ class FunctionPosterior(Draws):
         return _conflict_said(named, mean[far], self._beside.ends(_LEVEL)[:, far])
 
     def __repr__(self) -> str:
-        chains, draws = self.draws.shape[:2]
-        return f"FunctionPosterior({len(self)} functions, {chains} chains of {draws} draws)"
+        return f"FunctionPosterior({len(self)} functions, {self._drawn()})"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -524,7 +531,7 @@ class TablePosterior(Draws):
         >>> found = dpi.table_posterior([3, 9], mechanism=dpi.Geometric(scale=1.0), rng=1)
         >>> share = found.function(lambda tables: tables[:, 0] / tables.sum(axis=1).clip(1))
         >>> share
-        FunctionPosterior(1 functions, 4 chains of 1000 draws)
+        FunctionPosterior(1 functions, 1000 independent draws)
         """
         if not callable(f):
             raise InvalidParameterError(f"f must be a function of tables (k, cells), got {show(f)}")
@@ -747,9 +754,7 @@ class TablePosterior(Draws):
         return [("Sampler", self.sampler), ("Posterior left out", f"<= {self.left_out:.1g}")]
 
     def __repr__(self) -> str:
-        chains, draws, cells = self.draws.shape
-        drawn = f"{chains} chains of {draws}" if self.sampler == "chain" else f"{draws} independent"
-        return f"TablePosterior({cells} cells, {drawn} draws)"
+        return f"TablePosterior({self.model.cells} cells, {self._drawn()})"
 
 
 def _frame_of_cells(labels: pd.Index | None, cells: int) -> pd.DataFrame:

@@ -255,7 +255,7 @@ ELSEWHERE = {
 }
 ELSEWHERE |= {"ReplicateIntervals", "from_long", "replicate", "replicate_confint"}
 ELSEWHERE |= {"thresholded_sum_confint", "thresholded_ratio_confint"}
-ELSEWHERE |= {"BoundedIntervals", "bounded_confint"}
+ELSEWHERE |= {"BoundedIntervals", "bounded_confint", "table_confint"}
 ELSEWHERE |= {"FlatPrior", "FunctionPrior", "count_confint", "linear_confint"}
 SLOW_WITH_SUMS = {"width: proportion", "width: rate"}
 
