@@ -97,8 +97,8 @@ def test_other_ways(benchmark, way, rows):
 
 
 @pytest.mark.slow
-def test_is_sixty_times_as_fast_as_the_bootstrap():
-    """Per row, in the same run; measured some 110 times with differing numbers of trials."""
+def test_is_twenty_times_as_fast_as_the_bootstrap():
+    """Per row, in the same run; measured some 45 to 110 times on machines more and less busy."""
     size, some = 200_000, 2_000
     seconds = {by_dpinfer: np.inf, by_bootstrap: np.inf}  # the least of alternating rounds
     for way, rows in 3 * ((by_dpinfer, size), (by_bootstrap, some)):
@@ -106,4 +106,4 @@ def test_is_sixty_times_as_fast_as_the_bootstrap():
         start = process_time()
         way(*problem)
         seconds[way] = min(seconds[way], (process_time() - start) / rows)
-    assert seconds[by_bootstrap] > 60 * seconds[by_dpinfer]
+    assert seconds[by_bootstrap] > 20 * seconds[by_dpinfer]
