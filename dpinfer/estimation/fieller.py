@@ -509,15 +509,11 @@ def weighted_tail(
         largest = float(np.abs(weights).max())
         weights = np.where(np.abs(weights) > 1e-13 * largest, weights, 0.0)
         total = WeightedSum(weights, noise)
-        if degree and x > 0 and float(total.std) > 0:
-            return total._log_at_most(x, degree)
-        if (
-            least > 0
-            and x > 0
-            and float(total.std) > 0
-            and (bound := total._log_chernoff(x)) < enough
-        ):
-            return bound
+        if x > 0 and float(total.std) > 0:
+            if least > 0 and (bound := total._log_chernoff(x)) < enough:
+                return bound
+            if degree:
+                return total._log_at_most(x, degree)
         # by symmetry P(S >= x) = P(S <= -x)
         return float(total.logcdf(-x))
 

@@ -92,8 +92,8 @@ class WeightedSum(NoiseLaw):
     half-width (1e-12 to 1e-6 with dozens of different weights, up to 1e-4 with few; more where few
     atoms hold most of the probability), and ``isf`` and ``ppf`` take the conservative end. Far
     tails are accurate to about 10 digits, relatively, by the closed forms, contour integrals and
-    lattices; elsewhere they are accurate down to about 1e-16, or ``error_bound`` where a series is
-    summed, and reported from above beyond.
+    lattices of up to 8 million points; elsewhere they are accurate down to about 1e-16, or
+    ``error_bound`` where a series is summed, and reported from above beyond.
 
     A point within rounding of an atom counts as that atom.
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 from dpinfer.mechanisms import (
     DiscreteGaussian,
@@ -107,3 +108,21 @@ def test_work_of_several_kinds_is_that_of_the_dearest():
     # a table takes the place of the integral
     tabulated = fast_sum(np.array([1.0, 0.3]), [Laplace(scale=2.0)] * 2)
     assert work_at_a_point(tabulated) < work_at_a_point(dear)
+def test_far_tails_of_lattices_too_wide_to_list_are_bounded_from_above():
+    law = Geometric(scale=2.0)
+    total = WeightedSum([1000.0, 0.5, 0.25], law)
+    k = np.arange(-200.0, 201.0)
+    small = (0.5 * k[:, None] + 0.25 * k).ravel()
+    logs = (law.logpmf(k)[:, None] + law.logpmf(k)).ravel()
+    for deviations in (30.0, 100.0, 1000.0):
+        x = deviations * float(total.std)
+        exact = logsumexp(logs + law.logsf(np.floor((x - small) / 1000.0)))
+        assert exact <= total.logsf(x) < exact + 10.0
+    q = np.array([1e-20, 1e-40, 1e-300])
+    far = total.isf(q)
+    assert (np.diff(far) > 0).all()
+    for one, x in zip(q, far, strict=True):
+        exact = logsumexp(logs + law.logsf(np.floor((x - small) / 1000.0)))
+        assert np.log(one) - 10.0 < exact <= np.log(one)
+
+

@@ -315,6 +315,9 @@ PASSABLE = np.log(1e11)
 SPARSE = np.log(1e5)
 """A tail this far below the most probable point, at each point of a window, is lost in rounding."""
 
+LARGEST_WINDOW = 1 << 23
+"""Far tails that take more points than this, half a gigabyte of memory, are bounded from above."""
+
 NOISE = 1e-19
 """Probabilities below this are rounding errors."""
 
@@ -373,7 +376,7 @@ class LatticeSum(Route):
         if self._tail is not None:
             far = np.isnan(out) & (k > self._windows[0].last)
             out[far] = self._tail.log_mass(k[far])
-        for window in self._covering(out, k):
+        for window in self._covering(out, k, 0.0):
             held = np.isnan(out) & (k >= window.first) & (k <= window.last)
             out[held] = window.logpmf[(k[held] - window.first).astype(np.intp)]
         return out
@@ -391,6 +394,10 @@ class LatticeSum(Route):
             if moved == 0:
                 k = int(self._grid.quantile_guess(float(q[pending[0]])))
             window = self._window_at(k)
+            if window is None:
+                far = pending[q[pending] <= q[pending[0]]]
+                out[far], moved = np.ceil(self._grid.chernoff(q[far])), 0
+                continue
             at = np.searchsorted(-window.logsf, -logq[pending], side="right" if strict else "left")
             inside = (at < len(window.logsf)) & ((at > 0) | (window.first == 0))
             out[pending[inside]] = at[inside] + window.first
@@ -414,23 +421,33 @@ class LatticeSum(Route):
         if self._tail is not None:
             far = (k > self._windows[0].last) & (k >= LatticeContour.SAFE_FROM) & ~far
             out[far] = self._tail.upper(k[far], closed=False)
-        for window in self._covering(out, k):
+        for window in self._covering(out, k, 1.0):
             held = np.isnan(out) & (k >= window.first) & (k <= window.last)
             out[held] = window.logsf[(k[held] - window.first).astype(np.intp)]
         return out
 
-    def _covering(self, out: FloatArray, k: FloatArray) -> Iterator[Window]:
+    def _covering(self, out: FloatArray, k: FloatArray, beyond: float) -> Iterator[Window]:
+        """Yield windows until none is missing, or Chernoff's bound, so far beyond, is what is left.
+
+        A caller fills in what each window holds.
+        """
         yield from tuple(self._windows)
         while (missing := np.isnan(out)).any():
-            yield self._window_at(int(np.min(k[missing])))
+            window = self._window_at(int(np.min(k[missing])))
+            if window is None:
+                out[missing] = self._grid.log_chernoff(k[missing] + beyond)
+            else:
+                yield window
 
-    def _window_at(self, k: int) -> Window:
+    def _window_at(self, k: int) -> Window | None:
         for window in self._windows:
             if window.first <= k <= window.last:
                 return window
-        window = next(window for window in self._candidates(k) if window.first <= k <= window.last)
-        self._windows.append(window)
-        return window
+        for window in self._candidates(k):
+            if window.first <= k <= window.last:
+                self._windows.append(window)
+                return window
+        return None
 
     def _candidates(self, k: int) -> Iterator[Window]:
         if not self._windows:
@@ -438,9 +455,11 @@ class LatticeSum(Route):
         mean = max(float(k), 1.0)
         spread = self._grid.spread_at(self._grid.tilt_at(mean))
         # first try a window that begins near k, so that few windows cover a range
-        for shift in (2.5, 1.0):
-            yield self._window(self._grid.tilt_at(mean + shift * spread))
-        yield self._window(self._grid.tilt_at(mean), k)
+        for shift, keep in ((2.5, None), (1.0, None), (0.0, k)):
+            tilt = self._grid.tilt_at(mean + shift * spread)
+            first, last = _extent(self._terms, self._grid, tilt)
+            if last - first < LARGEST_WINDOW:
+                yield self._window(tilt, keep)
 
     def _window(self, tilt: float, keep: int | None = None) -> Window:
         """Compute the window of one tilt: where it is accurate, and at ``keep`` if given."""
@@ -497,13 +516,18 @@ def tilted_pmf(terms: Terms, grid: SaddleGrid, tilt: float) -> tuple[FloatArray,
     """Probabilities of the tilted law, with rounding errors near 1e-18, some below 0."""
     from scipy.fft import next_fast_len
 
-    end = terms.supremum
-    low, high = np.clip(grid.tilted_range(tilt, LOG_LOSS), -end, end)
-    first = int(np.floor(low))
-    size = int(next_fast_len(int(np.ceil(high)) - first + 1, real=True))
+    first, last = _extent(terms, grid, tilt)
+    size = int(next_fast_len(last - first + 1, real=True))
     t = 2.0 * np.pi * np.arange(size // 2 + 1) / size
     transform = np.conj(terms.tilted_cf(t, tilt)) if tilt else terms.cf(t)
     return np.arange(first, first + size, dtype=np.float64), masses(transform, size, first)
+
+
+def _extent(terms: Terms, grid: SaddleGrid, tilt: float) -> tuple[int, int]:
+    """First and last point of all but a negligible part of the tilted law."""
+    end = terms.supremum
+    low, high = np.clip(grid.tilted_range(tilt, LOG_LOSS), -end, end)
+    return int(np.floor(low)), int(np.ceil(high))
 
 
 def _run_above(level: FloatArray, depth: float) -> slice:
