@@ -188,8 +188,10 @@ PEAKS = {"63 i4": 3.8, "minors i4": 3.1}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f8", "i4"])
-@pytest.mark.parametrize("schema", ["63", "252", "2016", "none", "quarters", "minors"])
+@pytest.mark.parametrize(
+    ("schema", "dtype"),
+    [("63", "i4"), ("252", "f8"), ("2016", "i4"), ("quarters", "f8"), ("minors", "i4")],
+)
 def test_peak_memory(schema, dtype):
     if not Path("/proc/self/status").exists():
         pytest.skip("peak memory is read from /proc")

@@ -91,7 +91,7 @@ def test_no_more_is_rejected_than_the_level_by_enumeration(kind, noise, alternat
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("method", ["exact", "plug-in", "asymptotic"])
 def test_intervals_invert_the_test(kind, noise, alternative, method):
-    values = np.concatenate([np.linspace(-0.6, 0.8, 15), [0.0]])
+    values = np.concatenate([np.linspace(-0.6, 0.8, 7), [0.0]])
     how = {"alternative": alternative, "method": method}
     held = check_dual(lambda v: KINDS[kind][0](6, 2, v, noise, **how), values, near=2e-4)
     assert held.estimate == pytest.approx(6 / 1.5 - 2.0 if kind == "rates" else 4 / 9)

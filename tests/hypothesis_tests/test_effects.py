@@ -57,7 +57,7 @@ def of_noise(noise, whole, between):
 @pytest.mark.parametrize("count", [0, 4, 13, 30])
 def test_one_proportion(noise, alternative, method, count):
     count = of_noise(noise, count, 0.3)
-    values = np.concatenate([np.linspace(0.001, 0.999, 81), np.arange(1, 60) / 60])
+    values = np.concatenate([np.linspace(0.001, 0.999, 27), np.arange(1, 30) / 30])
     how = {"mechanism": noise, "alternative": alternative, "method": method}
     check_dual(lambda p: proportions_ztest(count, 30, p, **how), values)
 
@@ -66,7 +66,7 @@ def test_one_proportion(noise, alternative, method, count):
 def test_one_proportion_unbiased(noise):
     count = of_noise(noise, 8, 0.3)
     how = {"mechanism": noise, "method": "unbiased"}
-    values = np.linspace(0.01, 0.99, 99)
+    values = np.linspace(0.01, 0.99, 50)
     check_dual(lambda p: proportions_ztest(count, 30, p, **how), values)
 
 
@@ -76,7 +76,7 @@ def test_one_proportion_unbiased(noise):
 @pytest.mark.parametrize("count", [0, 7])
 def test_one_rate(noise, alternative, method, count):
     count = of_noise(noise, count, 0.3)
-    values = np.concatenate([np.linspace(0.01, 10, 80), np.arange(1, 40) / 4])
+    values = np.concatenate([np.linspace(0.01, 10, 30), np.arange(1, 20) / 2])
     how = {"mechanism": noise, "alternative": alternative, "method": method}
     check_dual(lambda rate: poisson_ztest(count, 2.0, rate, **how), values)
 
@@ -84,7 +84,7 @@ def test_one_rate(noise, alternative, method, count):
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_simulated_intervals_hold_the_tested_value_just_where_it_is_not_rejected(alternative):
     how = {"mechanism": Geometric(scale=2.0), "alternative": alternative, "method": "monte-carlo"}
-    values = np.linspace(0.14, 0.6, 24)
+    values = np.linspace(0.14, 0.6, 12)
     for value in values:
         result = proportions_ztest(34, 100, value, **how, reps=999, rng=3)
         inside = bool(result.conf_int().contains(value))
@@ -177,7 +177,7 @@ def test_one_sided_inverted_intervals_are_the_exact_ones():
 @pytest.mark.parametrize("method", ["exact", "plug-in", "asymptotic"])
 def test_ratio_of_rates(noise, alternative, method):
     how = {"mechanism": noise, "alternative": alternative, "method": method}
-    values = np.concatenate([np.geomspace(0.1, 30, 40), [0.5, 1.0, 2.0, 3.0]])
+    values = np.concatenate([np.geomspace(0.1, 30, 16), [0.5, 1.0, 2.0, 3.0]])
     held = check_dual(lambda r: poisson_2indep(14, 2.0, 6, 3.0, value=r, **how), values, near=1e-5)
     assert held.estimate == pytest.approx(3.5)
 
@@ -185,7 +185,7 @@ def test_ratio_of_rates(noise, alternative, method):
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_ratio_of_rates_with_continuous_noise(alternative):
     how = {"mechanism": Laplace(scale=2.0), "alternative": alternative}
-    values = np.geomspace(0.3, 12, 15)
+    values = np.geomspace(0.3, 12, 8)
     check_dual(lambda r: poisson_2indep(24.3, 2.0, 16.4, 3.0, value=r, **how), values, near=1e-3)
 
 
@@ -230,7 +230,7 @@ def test_noise_only_intervals_are_those_of_linear_confint():
 def test_difference_of_counts(noise, alternative, method):
     how = {"mechanism": noise, "alternative": alternative, "method": method}
     how |= {"reps": 999, "rng": 5}
-    values = np.concatenate([np.arange(-30.0, 31.0), np.linspace(-20.3, 20.7, 41)])
+    values = np.concatenate([np.arange(-30.0, 31.0, 2.0), np.linspace(-20.3, 20.7, 14)])
     check_dual(lambda d: counts_2indep(41, 37, d, **how), values, near=1e-7)
 
 
@@ -337,7 +337,7 @@ def test_slope_over_cells(alternative, method, noise):
 
     held = test(0.0).conf_int()
     assert float(test(0.0).estimate) == pytest.approx(float(test(0.1).estimate) + 0.1, rel=1e-6)
-    for slope in np.linspace(-0.2, 0.8, 21):
+    for slope in np.linspace(-0.2, 0.8, 9):
         inside = bool(held.contains(slope))
         if min(abs(slope - held.lower), abs(slope - held.upper)) > 1e-6 and not inside:
             assert test(slope).pvalue < 0.05

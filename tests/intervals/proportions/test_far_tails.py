@@ -37,7 +37,7 @@ def log_tail(count_log_pmf, law, t, side):
 class TestEquation:
     @pytest.mark.parametrize("alpha", ALPHAS)
     @pytest.mark.parametrize("law", LAWS, ids=repr)
-    @pytest.mark.parametrize("t", [7, 300, 5000])
+    @pytest.mark.parametrize("t", [7, 5000])
     def test_poisson_ends_have_half_of_alpha_beyond(self, law, alpha, t):
         interval = poisson_confint(t, mechanism=law, alpha=alpha)
         assert interval.lower >= 0.0
