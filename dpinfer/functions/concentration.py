@@ -371,7 +371,7 @@ def _problem(
     x = noisy(values, mechanism=mechanism)
     x.need(unruled=True, independent=True, who="the share of the largest cells")
     cells, shape, labels = areas_of(x, by)
-    whole = known_total(total, shape, labels, len(cells))
+    whole = None if total is None else known_total(total, shape, labels)
     if not x.variance.any():
         sums = np.array([x.values[own].sum() for own in cells])
         if whole is not None and (whole != sums).any():

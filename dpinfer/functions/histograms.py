@@ -356,7 +356,7 @@ class _Histograms(NamedTuple):
                 f"{x.name} must be histograms of one number of bins, two or more, got "
                 f"{', '.join(map(str, sorted(sizes)))} of them: call once for each"
             )
-        whole = known_total(total, shape, labels, len(cells))
+        whole = None if total is None else known_total(total, shape, labels)
         alike = x.weights is None and x.marginal.shape == ()
         return cls(x, np.array(cells), shape, labels, whole, alike, {})
 

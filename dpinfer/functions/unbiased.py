@@ -570,31 +570,21 @@ def totals_of(
                 "use functions.function_confint with method='simulate', which is approximate"
             )
         return None
-    array, own = split_labels(given, name, ge=1, le=1e15)
+    return known_total(given, shape, labels, name).reshape(shape)
+
+
+def known_total(
+    total: Any, shape: tuple[int, ...], labels: pd.Index | None, name: str = "total"
+) -> FloatArray:
+    """Return the total of each area, (areas,), where it is known exactly."""
+    given, own = split_labels(total, name, ge=1, le=1e15)
     if own is not None and labels is not None and not own.equals(labels):
         raise InvalidParameterError(
             f"{name} must have the labels of the areas in their order: reindex it first"
         )
-    if array.shape not in ((), shape):
-        raise InvalidParameterError(
-            f"{name} must be a number or have one entry for each area, of shape {shape}, got "
-            f"{array.shape}"
-        )
-    return array
-
-
-def known_total(total: Any, shape: tuple[int, ...], labels: Any, size: int) -> FloatArray | None:
-    """Return the total of each area, (areas,), where it is known exactly."""
-    if total is None:
-        return None
-    given, own = split_labels(total, "total", ge=1, le=1e15)
-    if own is not None and labels is not None and not own.equals(labels):
-        raise InvalidParameterError(
-            "total must have the labels of the areas in their order: reindex it first"
-        )
     if given.shape not in ((), shape):
         raise InvalidParameterError(
-            f"total must be a number or have one entry for each area, of shape {shape}, got "
+            f"{name} must be a number or have one entry for each area, of shape {shape}, got "
             f"{given.shape}"
         )
-    return np.broadcast_to(given.ravel() if given.ndim else given, size)
+    return np.broadcast_to(given.ravel() if given.ndim else given, int(np.prod(shape)))
