@@ -537,7 +537,10 @@ class _Ends:
         a, c = y - y.mean(), z - z.mean()
         corners = [(box[i, 0], box[j, 1]) for i in (0, 1) for j in (0, 1)]
         e, u, walks = self._centred(errors, len(y))
-        sizes = np.max([0.5 * np.abs(b * e - w * u).sum(axis=1) for b, w in corners], axis=0)
+        sizes, ones = np.zeros(len(e)), np.ones(len(y))
+        for b, w in corners:
+            errors_of_one = e - (w / b) * u
+            np.maximum(sizes, 0.5 * b * (np.abs(errors_of_one, out=errors_of_one) @ ones), sizes)
         lower = _least_index(a, c, box) - upper_point(sizes, self.own_level)
         if signs is not None:
             sums = 0.5 * np.array([e @ signs, u @ signs])
