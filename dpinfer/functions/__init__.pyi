@@ -13,6 +13,7 @@ from .indices import herfindahl as herfindahl
 from .indices import herfindahl_confint as herfindahl_confint
 from .indices import information_index as information_index
 from .indices import isolation as isolation
+from .life_tables import life_table_confint as life_table_confint
 from .moments import correlation_confint as correlation_confint
 from .moments import covariance_confint as covariance_confint
 from .moments import moments as moments

@@ -335,7 +335,7 @@ def smr_confint(
         width = noise_within(events_of, 0.5 * (alpha - half))
         low, high = events_of.values - width, events_of.values + width
     else:
-        low, high = _poisson_means(events_of, alpha - half)
+        low, high = poisson_means(events_of, alpha - half)
     least, most = np.maximum(expected.values - reach, 0.0), expected.values + reach
     low = np.maximum(np.where(np.isfinite(low), low, 0.0), 0.0)
     there = (least > 0.0) & (most > 0.0)
@@ -357,7 +357,7 @@ def smr_confint(
     )
 
 
-def _poisson_means(x: NoisyValues, alpha: float) -> tuple[FloatArray, FloatArray]:
+def poisson_means(x: NoisyValues, alpha: float) -> tuple[FloatArray, FloatArray]:
     """Return intervals for the means of Poisson counts; (inf, -inf) where there is none.
 
     Of many weighted sums of noises, which have as many laws, those of Garwood for all counts within
@@ -548,7 +548,7 @@ class _Rates:
         uncertain = self.z.variance > 0.0
         box = 0.5 * alpha if uncertain.any() else 0.0
         b = noise_within(self.z, 0.5 * box / most) if box else np.zeros(len(self.z))
-        least, largest = _poisson_means(self.y, (alpha - box) / most)
+        least, largest = poisson_means(self.y, (alpha - box) / most)
         least, largest = np.where(np.isfinite(least), least, 0.0), np.maximum(largest, 0.0)
         low, high = self.z.values - b, self.z.values + b
         there = low > 0.0
