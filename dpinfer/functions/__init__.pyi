@@ -1,9 +1,11 @@
 from .concentration import lorenz_bands as lorenz_bands
 from .concentration import top_share_confint as top_share_confint
-from .ecological import EcologicalBounds as EcologicalBounds
+from .ecological import IdentifiedBounds as IdentifiedBounds
 from .ecological import ecological_bounds as ecological_bounds
 from .ecological import goodman as goodman
 from .general import function_confint as function_confint
+from .grouped import grouped_gini_confint as grouped_gini_confint
+from .grouped import grouped_lorenz_bands as grouped_lorenz_bands
 from .histograms import QuantileSets as QuantileSets
 from .histograms import cdf_bands as cdf_bands
 from .histograms import histogram_quantile_confint as histogram_quantile_confint

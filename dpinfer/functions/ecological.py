@@ -40,15 +40,15 @@ _FEWEST = 30
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class EcologicalBounds(Intervals):
-    """Bounds on an outcome in a group, with confidence intervals that hold both of them.
+class IdentifiedBounds(Intervals):
+    """Bounds on what the data do not identify, with confidence intervals that hold both of them.
 
     Parameters
     ----------
     estimate, lower, upper, alpha, method, uncertainty, simultaneous, labels, notes, mc_error
-        As for :class:`~dpinfer.results.Intervals`. The interval holds both bounds, and so the
-        outcome. The estimate is the middle of the estimated bounds, and no estimate of the
-        outcome: none exists without assumptions.
+        As for :class:`~dpinfer.results.Intervals`. The interval holds both bounds, and so what is
+        asked for. The estimate is the middle of the estimated bounds, and no estimate of it: none
+        exists without assumptions.
     assurance : {"exact", "checked", "bound"}, optional
         As for :class:`~dpinfer.results.Intervals`.
     least, most : array of float
@@ -69,7 +69,7 @@ class EcologicalBounds(Intervals):
     (np.float64(19.0), np.float64(97.0))
     """
 
-    title: ClassVar[str] = "Bounds on an outcome in a group"
+    title: ClassVar[str] = "Bounds on what is not identified"
     _by_row: ClassVar[tuple[str, ...]] = (
         *("estimate", "lower", "upper", "least", "most"),
         *("plug_in_least", "plug_in_most"),
@@ -113,7 +113,7 @@ def ecological_bounds(
     alpha: float = 0.05,
     reps: int = 999,
     rng: RNG = None,
-) -> EcologicalBounds:
+) -> IdentifiedBounds:
     """Bounds on how many of a group have an outcome, where only totals by precinct are known.
 
     Parameters
@@ -147,7 +147,7 @@ def ecological_bounds(
 
     Returns
     -------
-    EcologicalBounds
+    IdentifiedBounds
         One interval for each area, or for each precinct.
 
     Raises
@@ -194,7 +194,7 @@ def ecological_bounds(
     >>> noise = dpi.Geometric(scale=1.0)
     >>> black, white, votes = [30, 55, 12], [70, 41, 90], [45, 60, 20]
     >>> dpi.functions.ecological_bounds(black, white, votes, mechanism=noise, rng=1)
-    EcologicalBounds([14, 102], level 0.95, bound)
+    IdentifiedBounds([14, 102], level 0.95, bound)
     """
     alpha, reps = check_alpha(alpha), check_reps(reps)
     way = check_option(method, "method", METHODS)
@@ -243,7 +243,7 @@ def ecological_bounds(
     columns[4:] = np.clip(columns[4:], 0.0, t)
     columns[5] = np.maximum(columns[5], columns[4])
     least, most, clip_least, clip_most, lower, upper = columns.reshape(6, *shape)
-    return EcologicalBounds(
+    return IdentifiedBounds(
         estimate=0.5 * (least + most),
         lower=lower,
         upper=upper,

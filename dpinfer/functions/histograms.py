@@ -163,9 +163,9 @@ def histogram_quantile_confint(
     share = check_scalar(p, "p", gt=0, lt=1)
     x = noisy(counts, mechanism=mechanism, name="counts")
     x.need(unruled=True, who="histogram_quantile_confint")
-    table = _Histograms.of(x, by, total)
+    table = Histograms.of(x, by, total)
     size = table.size
-    lines = None if edges is None else _edges(edges, size)
+    lines = None if edges is None else edges_of(edges, size)
     found, low, high = _contrasts(table, share, alpha)
     first, last = found + high >= 0.0, found - low < 0.0
     # the quantile is in the last bin or before, and in the first or after
@@ -265,18 +265,55 @@ def cdf_bands(
     >>> band.lower.round(2), band.upper.round(2)
     (array([0.23, 0.46, 0.59, 0.84, 0.91, 1.  ]), array([0.35, 0.58, 0.71, 0.97, 1.  , 1.  ]))
     """
-    alpha, reps = check_alpha(alpha), check_reps(reps)
     unit = check_option(scale, "scale", ("share", "count"))
+    table, found = distribution(
+        counts, total, by, mechanism, alpha, reps, rng, shares=unit == "share", who="cdf_bands"
+    )
+    x = table.x
+    names = x.labels
+    if names is not None and table.is_part:
+        names = names[table.cells.ravel()]
+    placed = [table.placed(one) for one in found]
+    return IndexIntervals(
+        estimate=placed[0],
+        lower=placed[1],
+        upper=placed[2],
+        plug_in=placed[3],
+        alpha=check_alpha(alpha),
+        method="bound",
+        uncertainty="noise",
+        simultaneous=True,
+        labels=names,
+        assurance="bound",
+        guarantee=PROVED,
+        notes=("all intervals of a histogram hold together",) if len(table.cells) > 1 else (),
+    )
+
+
+def distribution(
+    counts: Any,
+    total: Any,
+    by: Any,
+    mechanism: Any,
+    alpha: float,
+    reps: int,
+    rng: RNG,
+    *,
+    shares: bool,
+    who: str,
+) -> tuple[Histograms, tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
+    """Return cumulative counts or shares with their bands and plug-in values, (areas, bins)."""
+    alpha, reps = check_alpha(alpha), check_reps(reps)
     if reps + 1 < 1.0 / alpha:
         raise InvalidParameterError(
             f"reps must be >= {np.ceil(1.0 / alpha) - 1:.6g} for alpha = {alpha:g}, got {reps}"
         )
     x = noisy(counts, mechanism=mechanism, name="counts")
-    x.need(unruled=True, who="cdf_bands")
-    table = _Histograms.of(x, by, total)
+    x.need(unruled=True, who=who)
+    table = Histograms.of(x, by, total)
     generator = check_rng(rng)
     known = table.total is not None
-    both = unit == "share" and not known
+    both = shares and not known
     sums = table.estimates()
     reach = np.empty((len(sums), 1))
     drawn = None
@@ -302,7 +339,7 @@ def cdf_bands(
     upper = np.maximum(upper, lower)
     if known:
         sums = np.clip(sums, lower, upper)
-    if unit == "share":
+    if shares:
         if known:
             sums, lower, upper = sums / whole, lower / whole, upper / whole
         else:
@@ -316,27 +353,10 @@ def cdf_bands(
             lower[:, -1:] = upper[:, -1:] = 1.0
             sums = np.clip(sums / np.maximum(sums[:, -1:], 1.0), lower, upper)
         clipped = clipped / np.maximum(clipped[:, -1:], 1e-300)
-    names = x.labels
-    if names is not None and table.is_part:
-        names = names[table.cells.ravel()]
-    placed = [table.placed(one) for one in (sums, lower, upper, clipped)]
-    return IndexIntervals(
-        estimate=placed[0],
-        lower=placed[1],
-        upper=placed[2],
-        plug_in=placed[3],
-        alpha=alpha,
-        method="bound",
-        uncertainty="noise",
-        simultaneous=True,
-        labels=names,
-        assurance="bound",
-        guarantee=PROVED,
-        notes=("all intervals of a histogram hold together",) if len(sums) > 1 else (),
-    )
+    return table, (sums, lower, upper, clipped)
 
 
-class _Histograms(NamedTuple):
+class Histograms(NamedTuple):
     """Bins of histograms of one size, in their order."""
 
     x: NoisyValues
@@ -348,7 +368,8 @@ class _Histograms(NamedTuple):
     weights: dict[int, FloatArray]
 
     @classmethod
-    def of(cls, x: NoisyValues, by: Any, total: Any) -> _Histograms:
+    def of(cls, x: NoisyValues, by: Any, total: Any) -> Histograms:
+        """Find the bins of each area, all of one number."""
         cells, shape, labels = areas_of(x, by)
         sizes = {len(one) for one in cells}
         if len(sizes) != 1 or min(sizes) < 2:
@@ -362,6 +383,7 @@ class _Histograms(NamedTuple):
 
     @property
     def size(self) -> int:
+        """How many bins there are."""
         return int(self.cells.shape[1])
 
     def weight(self, row: int) -> FloatArray:
@@ -399,11 +421,12 @@ class _Histograms(NamedTuple):
 
     @property
     def is_part(self) -> bool:
+        """Whether some values are in none, or in several."""
         return len(np.unique(self.cells)) < max(len(self.x), self.cells.size)
 
 
 def _contrasts(
-    table: _Histograms, share: float, alpha: float
+    table: Histograms, share: float, alpha: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return D̂ₖ for all k but the last, and the points below and above that their errors leave."""
     x, size = table.x, table.size
@@ -427,7 +450,8 @@ def _contrasts(
     return found, low + slack, high + slack
 
 
-def _edges(edges: Any, size: int) -> FloatArray:
+def edges_of(edges: Any, size: int) -> FloatArray:
+    """Check the edges of so many bins."""
     lines = check_array(edges, "edges", finite=False, ndim=1)
     if len(lines) != size + 1 or not (lines[1:] > lines[:-1]).all():
         raise InvalidParameterError(

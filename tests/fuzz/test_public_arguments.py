@@ -83,7 +83,7 @@ RESULTS = set(
     AdjustedTests Amplification AmplifiedCurve AmplifiedDP BoundedIntervals BudgetSplit
     ClippedEstimate
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
-    DifferenceAudit EcologicalBounds ErrorEstimate FrozenDensity FrozenMass FrozenNoise
+    DifferenceAudit IdentifiedBounds ErrorEstimate FrozenDensity FrozenMass FrozenNoise
     FunctionEstimate FunctionPosterior GeneralizationBound HierarchyEstimate HypothesisResult
     IndexIntervals Intervals LedgerEntry LinearEstimate LocalLevel LoglinearFit MarginalsEstimate
     MembershipAudit MomentsRegression MultiplicativeWeightsRelease NoisyGLM NoisyRegression
