@@ -74,8 +74,8 @@ def grouped_gini_confint(
     brackets, within bracket k it is between lₖ₋₁ and uₖ, and rises. The integrand is concave in F:
     it is largest at F = (1 + g)/2 or the end that is next to it, and least at the end further from
     it; both rise with x, so that no distribution does more, and some does as much. The bound is the
-    g at which the largest or the least integral is 0, found by Dinkelbach's iteration. ``least`` and
-    ``most`` take F at the limits as estimated, and the interval all within the band of
+    g at which the largest or the least integral is 0, found by Dinkelbach's iteration. ``least``
+    and ``most`` take F at the limits as estimated, and the interval all within the band of
     :func:`cdf_bands`, which holds with probability 1 - α or more, and both bounds with it.
 
     The bounds are for incomes anywhere in their brackets. Means by bracket would narrow them.
@@ -305,8 +305,7 @@ def _most_shares(
     low: FloatArray, high: FloatArray, lines: FloatArray, points: FloatArray
 ) -> FloatArray:
     """Return the largest L(p), (areas, points)."""
-    finite = np.isfinite(lines[-1])
-    at = lines if finite else lines[:-1]
+    at = lines[np.isfinite(lines)]
     width, p = np.diff(at), points[:, np.newaxis]
     risen = np.maximum(p - low[:, np.newaxis, : len(width)], 0.0) * width
     up_to = np.zeros((*risen.shape[:2], len(at)))
@@ -318,7 +317,4 @@ def _most_shares(
     beyond += at * (1.0 - p)
     whole = up_to + beyond
     found = np.where(whole > 0.0, up_to / np.where(whole > 0.0, whole, 1.0), 0.0).max(axis=-1)
-    if not finite:
-        own = np.maximum(points - low[:, -2:-1], 0.0)
-        found = np.maximum(found, own / np.maximum(own + 1.0 - points, 1e-300))
     return np.where(points == 1.0, 1.0, found)
