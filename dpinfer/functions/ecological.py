@@ -469,6 +469,14 @@ def _precincts(
 def _refuse_contradictions(given: _Precincts) -> None:
     """Refuse numbers without noise that cannot be of one precinct."""
     first, t = given.first, given.outcome
+    for x in (first, given.second):
+        below = (x.variance == 0.0) & (x.values < 0.0)
+        if below.any():
+            at = int(below.argmax())
+            raise InvalidParameterError(
+                f"{x.name} must be >= 0 where it has no noise, got {x.values[at]:g}"
+                f"{row_name(at, x)}"
+            )
     exact = first.variance == 0.0
     persons = given.sizes
     whole = np.ones(len(first), dtype=np.bool_)
@@ -479,14 +487,6 @@ def _refuse_contradictions(given: _Precincts) -> None:
         _refuse_first(exact & (first.values > persons), "group", first.values, persons, first)
     whole &= True if given.third is None else given.third.variance == 0.0
     _refuse_first(whole & (t > persons), "outcome", t, persons, first)
-    for x in (first, given.second):
-        below = (x.variance == 0.0) & (x.values < 0.0)
-        if below.any():
-            at = int(below.argmax())
-            raise InvalidParameterError(
-                f"{x.name} must be >= 0 where it has no noise, got {x.values[at]:g}"
-                f"{row_name(at, x)}"
-            )
 
 
 def _refuse_first(
