@@ -108,7 +108,7 @@ def top_share_confint(
     mask = None if chosen is None else _chosen(chosen, problem, count)
     sides = 2 if mask is None else 4
     x = problem.x
-    found = np.empty((4, len(problem.cells)))
+    found, unknown = np.empty((4, len(problem.cells))), 0
     for area, cells in enumerate(problem.cells):
         y, draws = problem.area(area)
         plug_in = _largest(np.maximum(x.values[cells], 0.0), count)
@@ -122,9 +122,11 @@ def top_share_confint(
         upper = top + draws.fixed(count, level / 2)
         least, most = draws.total(y, level / 2)
         floor = count / len(cells)
-        ends = _share(lower, most), _share(upper, least)
-        held = np.clip([_share(top, y.sum()), *ends], floor, 1.0)
-        found[:, area] = *held, _share(plug_in, whole)
+        plain = _share(plug_in, whole, floor)
+        ends = _share(lower, most, floor), _share(upper, least, 1.0)
+        held = np.clip([_share(top, y.sum(), plain), *ends], floor, 1.0)
+        unknown += most <= 0.0
+        found[:, area] = *held, plain
     return IndexIntervals(
         estimate=found[0].reshape(problem.shape),
         lower=found[1].reshape(problem.shape),
@@ -136,7 +138,7 @@ def top_share_confint(
         labels=problem.labels,
         assurance="bound",
         guarantee=PROVED,
-        notes=(_TOO_LARGE,),
+        notes=(_TOO_LARGE, *_unknown(unknown, len(problem.cells))),
     )
 
 
@@ -206,7 +208,7 @@ def lorenz_bands(
         )
     (size,) = sizes
     diagonal = np.arange(1.0, size + 1.0) / size
-    found = np.empty((4, len(problem.cells), size))
+    found, unknown = np.empty((4, len(problem.cells), size)), 0
     for area, cells in enumerate(problem.cells):
         y, draws = problem.area(area)
         clipped = np.sort(np.maximum(problem.x.values[cells], 0.0))
@@ -216,16 +218,18 @@ def lorenz_bands(
         least, most = draws.total(y, level / 2)
         # of the j = m - k smallest
         ends = np.ones((3, size))
-        for row, one, whole in (
-            (0, top, float(y.sum())),
-            (1, top + above, least),
-            (2, top - below, most),
+        unknown += most <= 0.0
+        plain = clipped.cumsum() / clipped.sum() if clipped[-1] > 0.0 else diagonal
+        for row, one, whole, otherwise in (
+            (0, top, float(y.sum()), 1.0 - plain[-2::-1]),
+            (1, top + above, least, 1.0),
+            (2, top - below, most, 0.0),
         ):
-            shares = np.ones(size - 1) if whole <= 0.0 else one / whole
+            shares = one / whole if whole > 0.0 else np.broadcast_to(otherwise, size - 1)
             ends[row, :-1] = 1.0 - shares[::-1]
         middle, lower, upper = np.clip(ends, 0.0, diagonal)
         found[:3, area] = middle, np.maximum.accumulate(lower), _convex(upper)
-        found[3, area] = clipped.cumsum() / max(clipped.sum(), 1e-300)
+        found[3, area] = plain
     single = problem.labels is None and problem.shape == ()
     labels = None
     if single:
@@ -249,7 +253,7 @@ def lorenz_bands(
         labels=labels,
         assurance="bound",
         guarantee=PROVED,
-        notes=(_TOO_LOW,),
+        notes=(_TOO_LOW, *_unknown(unknown, len(problem.cells))),
     )
 
 
@@ -379,6 +383,11 @@ def _problem(
             raise InvalidParameterError(
                 f"total must be the sum of counts without noise, {sums[at]:g}, got {whole[at]:g}"
             )
+        if (sums <= 0.0).any() or (x.values < 0.0).any():
+            raise InvalidParameterError(
+                "values must be >= 0, and above 0 in some cell of each area, where they have no "
+                "noise, as shares of a total of 0 mean nothing"
+            )
         whole = sums
     alike = x.weights is None and x.marginal.shape == ()
     return _Problem(x, cells, shape, labels, whole, reps, rng, alike, {})
@@ -413,8 +422,14 @@ def _largest(counts: FloatArray, k: int) -> Any:
     return np.partition(counts, size - k, axis=-1)[..., size - k :].sum(axis=-1)
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole > 0.0 else 1.0
+def _share(part: float, whole: float, otherwise: float) -> float:
+    return part / whole if whole > 0.0 else otherwise
+
+
+def _unknown(lost: int, size: int) -> tuple[str, ...]:
+    if not lost:
+        return ()
+    return (f"in {lost} of {size} areas the counts are below what noise is: every share is left",)
 
 
 def _convex(upper: FloatArray) -> FloatArray:

@@ -31,6 +31,9 @@ from dpinfer.results.labels import attach_labels
 if TYPE_CHECKING:
     import pandas as pd
 
+_LEAST_SHARE = 1e-9
+"""Of less, errors are no longer told apart from rounding."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class QuantileSets(Intervals):
@@ -111,7 +114,7 @@ def histogram_quantile_confint(
         a histogram of its own. A combined estimate brings in all that was published of the bins:
         coarser ones, and totals.
     p : float, default 0.5
-        The share below, in (0, 1): 0.5 for the median.
+        The share below, from 1e-9 to 1 - 1e-9: 0.5 for the median.
     edges : array of K + 1 floats, optional
         The edges of the bins, rising; the first and last may be infinite. With them the ends of
         the hull are edges, without them positions of bins.
@@ -160,7 +163,7 @@ def histogram_quantile_confint(
     QuantileSets([18, 40], level 0.95, exact)
     """
     alpha = check_alpha(alpha)
-    share = check_scalar(p, "p", gt=0, lt=1)
+    share = check_scalar(p, "p", ge=_LEAST_SHARE, le=1.0 - _LEAST_SHARE)
     x = noisy(counts, mechanism=mechanism, name="counts")
     x.need(unruled=True, who="histogram_quantile_confint")
     table = Histograms.of(x, by, total)

@@ -127,3 +127,19 @@ def test_facts_that_contradict_counts_without_noise_are_refused():
         top_share_confint(
             counts, 1, mechanism=dpi.Geometric(scale=1.0), rng=1, chosen=np.zeros((3, 2), bool)
         )
+
+
+def test_areas_without_counts_have_every_share():
+    law = dpi.Geometric(scale=1.0)
+    for y in ([-9, -12, -7, -8], [0, 0, 0, 0]):
+        found = top_share_confint([y, [30, 2, 5, 9]], 1, mechanism=law, rng=1)
+        assert list(found[0]) == [0.25, 1.0]
+        assert found[1].lower > 0.25
+        band = lorenz_bands([y, [30, 2, 5, 9]], mechanism=law, rng=1)
+        np.testing.assert_allclose(band.lower[0], [0, 0, 0, 1])
+        np.testing.assert_allclose(band.upper[0], [0.25, 0.5, 0.75, 1])
+        assert ("in 1 of 2 areas" in found.notes[-1]) == (y[0] < 0)
+    with pytest.raises(InvalidParameterError, match="a total of 0 mean nothing"):
+        top_share_confint([0, 0, 0], 1, mechanism=dpi.Exact())
+    with pytest.raises(InvalidParameterError, match="a total of 0 mean nothing"):
+        lorenz_bands([0, 0, 0], mechanism=dpi.Exact())
