@@ -17,14 +17,19 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.functions.segregation import PROVED, IndexIntervals, upper_point
-from dpinfer.functions.unbiased import areas_of, known_total
+from dpinfer.functions.unbiased import areas_of, known_total, only_noise
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.noises import Positions
 from dpinfer.releases.values import NoisyValues
+from dpinfer.results.intervals import Uncertainty
 from dpinfer.results.labels import split_labels
 
 CELLS = "share of cells"
+_OF_LARGEST = (
+    "which cells would be the largest of a population is not identified by a sample without a "
+    "model of how cells differ"
+)
 _TOO_LARGE = "estimates are too large on average: noise makes large cells look larger"
 _TOO_LOW = "estimates are too low on average: noise looks like inequality"
 
@@ -37,6 +42,7 @@ def top_share_confint(
     by: Any = None,
     mechanism: Mechanism | None = None,
     chosen: Any = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 999,
     rng: RNG = None,
@@ -60,6 +66,9 @@ def top_share_confint(
         For each cell, whether it is thought to be one of the k largest, as found from *other*
         data. At most k in an area. It can raise the lower ends, which are valid whether it is
         right or not.
+    uncertainty : {"noise"}
+        What is covered. ``"noise+sampling"`` is refused: which cells
+        would be the largest of a population is not identified by a sample without a model.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
     reps : int, default 999
@@ -99,6 +108,7 @@ def top_share_confint(
     >>> dpi.functions.top_share_confint([90, 40, 22, 18, 5], 2, total=175, mechanism=noise, rng=1)
     IndexIntervals([0.689143, 0.778286], level 0.95, bound)
     """
+    only_noise(uncertainty, "top_share_confint", _OF_LARGEST)
     alpha, reps = check_alpha(alpha), check_reps(reps)
     problem = _problem(values, total, by, mechanism, alpha, reps, check_rng(rng))
     fewest = min(map(len, problem.cells))
@@ -148,6 +158,7 @@ def lorenz_bands(
     total: Any = None,
     by: Any = None,
     mechanism: Mechanism | None = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 999,
     rng: RNG = None,
@@ -156,7 +167,7 @@ def lorenz_bands(
 
     Parameters
     ----------
-    values, total, by, mechanism
+    values, total, by, mechanism, uncertainty
         As for :func:`top_share_confint`; at least two cells, as many in each area.
     alpha : float, default 0.05
         One minus the confidence level of each whole band, in (0, 1).
@@ -198,6 +209,7 @@ def lorenz_bands(
     >>> band.lower.round(2).to_numpy(), band.upper.round(2).to_numpy()
     (array([0.  , 0.08, 0.21, 0.45, 1.  ]), array([0.08, 0.19, 0.32, 0.54, 1.  ]))
     """
+    only_noise(uncertainty, "lorenz_bands", _OF_LARGEST)
     alpha, reps = check_alpha(alpha), check_reps(reps)
     problem = _problem(values, total, by, mechanism, alpha, reps, check_rng(rng))
     sizes = {len(cells) for cells in problem.cells}

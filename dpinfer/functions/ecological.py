@@ -22,12 +22,12 @@ from dpinfer._check import (
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.functions.segregation import PROVED, IndexIntervals, PairMechanism, upper_point
-from dpinfer.functions.unbiased import areas_of, refuse_shared, unbiased
+from dpinfer.functions.unbiased import areas_of, only_noise, refuse_shared, unbiased
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy, noisy_pair
 from dpinfer.releases.noises import Positions
 from dpinfer.releases.values import NoisyValues, row_name
-from dpinfer.results.intervals import Intervals
+from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels, split_labels
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 Method = Literal["soft", "bound", "box"]
 Laws = PairMechanism | tuple[Mechanism | None, Mechanism | None, Mechanism | None]
 METHODS: tuple[Method, ...] = ("bound", "soft", "box")
+
+_OF_COUNTED = (
+    "the bounds are on how many of those who were counted have the outcome; rates behind them take "
+    "a model, as that of functions.goodman"
+)
 
 _FEWEST = 30
 """Precincts from which on sums are taken for normal."""
@@ -112,6 +117,7 @@ def ecological_bounds(
     by: Any = None,
     mechanism: Laws = None,
     method: Method = "bound",
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 999,
     rng: RNG = None,
@@ -143,6 +149,9 @@ def ecological_bounds(
           geometric and Laplace noise of the sizes, exact outcomes and 30 precincts or more, by the
           normal law: narrower where the noise is small next to the sizes, wider where it is not.
         - ``"box"``: an interval for each precinct, all of an area together, proved.
+    uncertainty : {"noise"}
+        What is covered. ``"noise+sampling"`` is refused: the bounds
+        are on those who were counted; rates behind them take a model, as :func:`goodman` has it.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1); half of it is for each end.
     reps : int, default 999
@@ -204,6 +213,7 @@ def ecological_bounds(
     >>> dpi.functions.ecological_bounds(black, white, votes, mechanism=noise, rng=1)
     IdentifiedBounds([14, 102], level 0.95, bound)
     """
+    only_noise(uncertainty, "ecological_bounds", _OF_COUNTED)
     alpha, reps = check_alpha(alpha), check_reps(reps)
     way = check_option(method, "method", METHODS)
     if reps + 1 < 2.0 / alpha:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dpinfer._check import RNG, FloatArray, check_alpha, check_array
+from dpinfer._check import RNG, FloatArray, check_alpha, check_array, check_option
 from dpinfer.errors import InvalidParameterError
 from dpinfer.functions.ecological import IdentifiedBounds
-from dpinfer.functions.histograms import Histograms, distribution, edges_of
+from dpinfer.functions.histograms import UNCERTAINTIES, Histograms, distribution, edges_of
 from dpinfer.functions.segregation import PROVED
 from dpinfer.mechanisms.independent import Mechanism
+from dpinfer.results.intervals import Uncertainty
 
 PERSONS = "share of persons"
 
@@ -26,6 +27,7 @@ def grouped_gini_confint(
     total: Any = None,
     by: Any = None,
     mechanism: Mechanism | None = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 9999,
     rng: RNG = None,
@@ -40,12 +42,12 @@ def grouped_gini_confint(
     edges : array of K + 1 floats
         The limits of the brackets, >= 0 and rising. The last may be infinite: then the coefficient
         has no upper bound but 1.
-    total, by, mechanism
-        As for :func:`cdf_bands`.
+    total, by, mechanism, uncertainty
+        As for :func:`cdf_bands`: with sampling the bounds are those of the population.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
     reps : int, default 9999
-        How many errors are drawn, at least 1/alpha - 1.
+        How many errors are drawn, at least 1/alpha - 1, or 2/alpha - 1 with sampling.
     rng : None, int, Generator or SeedSequence
         The source of the draws.
 
@@ -99,7 +101,7 @@ def grouped_gini_confint(
     IdentifiedBounds([0.190899, 0.601135], level 0.95, bound)
     """
     table, lines, found = _bands(
-        counts, edges, total, by, mechanism, alpha, reps, rng, "grouped_gini_confint"
+        counts, edges, total, by, mechanism, alpha, reps, rng, uncertainty, "grouped_gini_confint"
     )
     middle, lower, upper, plug_in = found
     ends = [
@@ -107,7 +109,7 @@ def grouped_gini_confint(
         *(_gini(plug_in, plug_in, lines, most=most) for most in (False, True)),
         *(_gini(lower, upper, lines, most=most) for most in (False, True)),
     ]
-    return _bounds(ends, table.shape, table.labels, alpha, (_WITHIN,))
+    return _bounds(ends, table.shape, table.labels, alpha, uncertainty)
 
 
 def grouped_lorenz_bands(
@@ -118,6 +120,7 @@ def grouped_lorenz_bands(
     total: Any = None,
     by: Any = None,
     mechanism: Mechanism | None = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 9999,
     rng: RNG = None,
@@ -131,8 +134,8 @@ def grouped_lorenz_bands(
     points : array of float, optional
         The shares of persons, from those of the least incomes, in (0, 1] and rising: by default
         0.1, 0.2 ... 1.
-    total, by, mechanism
-        As for :func:`cdf_bands`.
+    total, by, mechanism, uncertainty
+        As for :func:`cdf_bands`: with sampling the bounds are those of the population.
     alpha : float, default 0.05
         One minus the confidence level of each whole band, in (0, 1).
     reps, rng
@@ -180,7 +183,7 @@ def grouped_lorenz_bands(
     if not ((at > 0.0).all() and (at <= 1.0).all() and (np.diff(at) > 0.0).all()):
         raise InvalidParameterError("points must be shares in (0, 1], rising")
     table, lines, found = _bands(
-        counts, edges, total, by, mechanism, alpha, reps, rng, "grouped_lorenz_bands"
+        counts, edges, total, by, mechanism, alpha, reps, rng, uncertainty, "grouped_lorenz_bands"
     )
     middle, lower, upper, plug_in = found
     ends = [
@@ -196,7 +199,7 @@ def grouped_lorenz_bands(
         levels = [repeated.get_level_values(level) for level in range(areas.nlevels)]
         names = [*areas.names, PERSONS]
         index = pd.MultiIndex.from_arrays([*levels, np.tile(at, len(areas))], names=names)
-    return _bounds(ends, (len(index),), index, alpha, (_WITHIN,), simultaneous=True)
+    return _bounds(ends, (len(index),), index, alpha, uncertainty, simultaneous=True)
 
 
 def _bounds(
@@ -204,7 +207,7 @@ def _bounds(
     shape: tuple[int, ...],
     labels: Any,
     alpha: float,
-    notes: tuple[str, ...],
+    uncertainty: Uncertainty,
     *,
     simultaneous: bool = False,
 ) -> IdentifiedBounds:
@@ -221,12 +224,12 @@ def _bounds(
         plug_in_most=plug_in_most,
         alpha=check_alpha(alpha),
         method="bound",
-        uncertainty="noise",
+        uncertainty=uncertainty,
         simultaneous=simultaneous,
         labels=labels,
         assurance="bound",
         guarantee=PROVED,
-        notes=notes,
+        notes=(_WITHIN,),
     )
 
 
@@ -239,11 +242,13 @@ def _bands(
     alpha: float,
     reps: int,
     rng: RNG,
+    uncertainty: Any,
     who: str,
 ) -> tuple[Histograms, FloatArray, list[FloatArray]]:
     """Return the distribution function at all limits: estimates, band, plug-in values."""
+    about = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     table, found = distribution(
-        counts, total, by, mechanism, alpha, reps, rng, shares=True, who=who
+        counts, total, by, mechanism, alpha, reps, rng, about, shares=True, who=who
     )
     lines = edges_of(edges, table.size)
     if lines[0] < 0.0 or not np.isfinite(lines[:-1]).all():

@@ -21,12 +21,18 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.functions._worst import noise_within
-from dpinfer.functions.unbiased import areas_of, known_total, refuse_shared
+from dpinfer.functions.unbiased import (
+    OF_CELLS,
+    areas_of,
+    known_total,
+    only_noise,
+    refuse_shared,
+)
 from dpinfer.intervals.ratios import share_confint
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy, noisy_pair
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import ConfidenceSets, Intervals
+from dpinfer.results.intervals import ConfidenceSets, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels, split_labels
 
 if TYPE_CHECKING:
@@ -37,6 +43,10 @@ if TYPE_CHECKING:
 PairMechanism = Mechanism | tuple[Mechanism | None, Mechanism | None] | None
 
 PROVED = "proved, conservative"
+_OF_SHARE = (
+    "the share of a group in the population of a cell has the intervals of "
+    "dpinfer.proportion_confint, to be divided by that in the whole"
+)
 _TOO_LARGE = "estimates are too large on average, more so the smaller the cells"
 _OPEN = "a tenth of alpha is spent on each noisy total; exact totals make intervals narrower"
 
@@ -99,6 +109,7 @@ def dissimilarity_confint(
     by: Any = None,
     mechanism: PairMechanism = None,
     signs: Any = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 999,
     rng: RNG = None,
@@ -123,6 +134,9 @@ def dissimilarity_confint(
         For each cell, 1 where the group is thought to be over-represented, as found from *other*
         data: another year, or a coarser level. It can only raise the lower ends of the intervals,
         which are valid whether it is right or not.
+    uncertainty : {"noise"}
+        What is covered. ``"noise+sampling"`` is refused: sampling looks like
+        segregation by itself, by an amount that the counts do not tell.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
     reps : int, default 999
@@ -187,6 +201,7 @@ def dissimilarity_confint(
     >>> bool(found.lower < 0.7 < found.upper)
     True
     """
+    only_noise(uncertainty, "dissimilarity_confint", OF_CELLS)
     alpha = check_alpha(alpha)
     reps = check_reps(reps)
     areas = _areas(group, other, totals, by, mechanism)
@@ -226,6 +241,7 @@ def gini_confint(
     by: Any = None,
     mechanism: PairMechanism = None,
     signs: Any = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 999,
     rng: RNG = None,
@@ -234,7 +250,7 @@ def gini_confint(
 
     Parameters
     ----------
-    group, other, totals, by, mechanism, signs, alpha, reps, rng
+    group, other, totals, by, mechanism, signs, uncertainty, alpha, reps, rng
         As for :func:`dissimilarity_confint`.
 
     Returns
@@ -270,6 +286,7 @@ def gini_confint(
     >>> found.plug_in.round(4), bool(found.lower < 0.78 < found.upper)
     (np.float64(0.815), True)
     """
+    only_noise(uncertainty, "gini_confint", OF_CELLS)
     areas = _areas(group, other, totals, by, mechanism)
     pair = replace(areas.first, name="group"), replace(areas.second, name="other")
     found = dissimilarity_confint(
@@ -297,6 +314,7 @@ def location_quotient_confint(
     *,
     totals: tuple[float, float],
     mechanism: PairMechanism = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     simultaneous: bool = False,
 ) -> ConfidenceSets:
@@ -311,6 +329,9 @@ def location_quotient_confint(
         The sizes X >= 1 of the group and W >= 1 of all others in the whole area, known exactly.
     mechanism : NoiseLaw, sequence of NoiseLaw or pair
         The law of the noise of both, or of each; left out where they carry their own.
+    uncertainty : {"noise"}
+        What is covered. ``"noise+sampling"`` is refused: that
+        of the people behind the counts is a ratio of :func:`dpinfer.proportion_confint`.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
     simultaneous : bool, default False
@@ -339,6 +360,7 @@ def location_quotient_confint(
     ... ).lower.round(2)
     array([2.24, 0.1 ])
     """
+    only_noise(uncertainty, "location_quotient_confint", _OF_SHARE)
     if not isinstance(totals, tuple) or len(totals) != 2:
         raise InvalidParameterError("totals must be a pair: those of group and of rest")
     own, other = (check_scalar(one, "totals", ge=1, le=1e15) for one in totals)

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy import special
 
-from dpinfer._check import FloatArray, check_alpha, check_integer, check_scalar, show
+from dpinfer._check import FloatArray, check_alpha, check_integer, check_option, check_scalar, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.functions._operators import LARGEST, Found, by_rate, by_series, by_stencils, stencil_of
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.by_label import groups_of
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import ERROR_COVERED, Intervals
+from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame, split_labels
 from dpinfer.results.presentation import Rows
 from dpinfer.results.tables import Table
@@ -34,6 +34,8 @@ _FEWEST = 30
 
 _MOST_ARGUMENTS = 5
 _MOST_DEGREES = 8
+
+_UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 
 _EXACT = "exactly unbiased, with an unbiased variance"
 
@@ -555,6 +557,20 @@ def _estimates(parts: list[NoisyValues], found: Found) -> FunctionEstimate:
         independent=all(one.are_independent() for one in parts),
         _noisy=tuple(parts),
     )
+
+
+OF_CELLS = (
+    "by itself sampling looks like segregation, by an amount that depends on who could be in which "
+    "cell, which counts do not tell"
+)
+
+
+def only_noise(uncertainty: Any, who: str, why: str) -> None:
+    """Refuse sampling where nothing is known of it."""
+    if check_option(uncertainty, "uncertainty", _UNCERTAINTIES) != "noise":
+        raise InvalidParameterError(
+            f"uncertainty must be 'noise' for {who}, which is about the confidential counts: {why}"
+        )
 
 
 def totals_of(
