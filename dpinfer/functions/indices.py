@@ -218,10 +218,12 @@ def entropy(
 
     Parameters
     ----------
-    values, total, by, uncertainty
+    values, total, by
         As for :func:`herfindahl`.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: two-sided geometric or Laplace noise, or none.
+    uncertainty : {"noise"}
+        As for :func:`herfindahl`.
 
     Returns
     -------

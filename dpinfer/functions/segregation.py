@@ -562,7 +562,8 @@ class _Ends:
         sizes, ones = np.zeros(len(e)), np.ones(len(y))
         for b, w in corners:
             errors_of_one = e - (w / b) * u
-            np.maximum(sizes, 0.5 * b * (np.abs(errors_of_one, out=errors_of_one) @ ones), sizes)
+            reach = 0.5 * b * (np.abs(errors_of_one, out=errors_of_one) @ ones)
+            sizes = np.maximum(sizes, reach)
         lower = _least_index(a, c, box) - upper_point(sizes, self.own_level)
         if signs is not None:
             sums = 0.5 * np.array([e @ signs, u @ signs])
