@@ -17,7 +17,7 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.functions.segregation import PROVED, IndexIntervals, upper_point
-from dpinfer.functions.unbiased import areas_of, known_total, only_noise
+from dpinfer.functions.unbiased import areas_of, known_total, only_noise, within_areas
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.noises import Positions
@@ -242,16 +242,13 @@ def lorenz_bands(
         middle, lower, upper = np.clip(ends, 0.0, diagonal)
         found[:3, area] = middle, np.maximum.accumulate(lower), _convex(upper)
         found[3, area] = plain
-    single = problem.labels is None and problem.shape == ()
     labels = None
-    if single:
+    if problem.labels is not None or problem.shape == ():
         import pandas as pd
 
         labels = pd.Index(diagonal, name=CELLS)
-    elif problem.labels is not None:
-        import pandas as pd
-
-        labels = pd.MultiIndex.from_product([problem.labels, diagonal], names=["area", CELLS])
+        if problem.labels is not None:
+            labels = within_areas(problem.labels, len(problem.labels), labels)
     shape = (*problem.shape, size) if labels is None else (len(labels),)
     return IndexIntervals(
         estimate=found[0].reshape(shape),

@@ -11,6 +11,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.functions.ecological import IdentifiedBounds
 from dpinfer.functions.histograms import UNCERTAINTIES, Histograms, distribution, edges_of
 from dpinfer.functions.segregation import PROVED
+from dpinfer.functions.unbiased import within_areas
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.results.intervals import Uncertainty
 
@@ -194,11 +195,7 @@ def grouped_lorenz_bands(
     ]
     index = pd.Index(at, name=PERSONS)
     if table.shape:
-        areas = pd.RangeIndex(len(middle), name="area") if table.labels is None else table.labels
-        repeated = areas.repeat(len(at))
-        levels = [repeated.get_level_values(level) for level in range(areas.nlevels)]
-        names = [*areas.names, PERSONS]
-        index = pd.MultiIndex.from_arrays([*levels, np.tile(at, len(areas))], names=names)
+        index = within_areas(table.labels, len(middle), index)
     return _bounds(ends, (len(index),), index, alpha, uncertainty, simultaneous=True)
 
 

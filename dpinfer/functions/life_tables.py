@@ -14,7 +14,7 @@ from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.functions._worst import check_level, noise_within, worst_quantiles
 from dpinfer.functions.rates import ASYMPTOTIC, Laws, Method, check_counts, poisson_means
 from dpinfer.functions.segregation import PROVED, IndexIntervals
-from dpinfer.functions.unbiased import area_table
+from dpinfer.functions.unbiased import area_table, within_areas
 from dpinfer.releases.coerce import noisy_pair
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Uncertainty
@@ -227,13 +227,7 @@ class _Counts:
         import pandas as pd
 
         places = pd.MultiIndex.from_product([_COLUMNS, self.ages], names=["column", "age"])
-        if not self.shape:
-            return places
-        areas = pd.RangeIndex(len(self.cells), name="area") if self.labels is None else self.labels
-        repeated = areas.repeat(len(places))
-        levels = [repeated.get_level_values(level) for level in range(areas.nlevels)]
-        own = [np.tile(places.get_level_values(at), len(areas)) for at in (0, 1)]
-        return pd.MultiIndex.from_arrays([*levels, *own], names=[*areas.names, "column", "age"])
+        return within_areas(self.labels, len(self.cells), places) if self.shape else places
 
     def intervals(self, alpha: float, method: Method, uncertainty: Uncertainty) -> FloatArray:
         """Return estimates, ends and plug-in values, each (areas, 4, K)."""

@@ -15,6 +15,7 @@ from dpinfer._check import FloatArray, check_alpha, check_integer, check_option,
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.functions._operators import LARGEST, Found, by_rate, by_series, by_stencils, stencil_of
 from dpinfer.mechanisms.independent import Mechanism
+from dpinfer.queries.domain import SUMMED
 from dpinfer.releases.by_label import groups_of
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
@@ -187,6 +188,7 @@ class FunctionEstimate(Rows):
             added = {name: np.asarray(getattr(self, name)).sum(axis=-1) for name in self._by_row}
             return replace(self, **added)
         groups, index = groups_of(self.labels, len(self), by)
+        refuse_totals(groups, self.labels)
         shape = () if index is None else (len(index),)
         added = {
             name: (groups @ np.ravel(np.asarray(getattr(self, name)))).reshape(shape)
@@ -504,7 +506,39 @@ def area_table(
         table = sparse.csr_array((np.ones(len(x)), np.arange(len(x)), at), shape=(size, len(x)))
         return table, x.shape[:-1], None
     table, labels = groups_of(x.labels, len(x), by)
+    refuse_totals(table, x.labels)
     return sparse.csr_array(table), () if labels is None else (len(labels),), labels
+
+
+def refuse_totals(table: Any, labels: pd.Index | None) -> None:
+    """Refuse areas whose cells come with sums of these, which are no cells themselves."""
+    for level in range(0 if labels is None else labels.nlevels):
+        held = labels.get_level_values(level)  # type: ignore[union-attr]
+        if getattr(held.dtype, "kind", "O") != "O":
+            continue
+        summed = np.array([1.0 * (isinstance(label, str) and label == SUMMED) for label in held])
+        each = table @ summed
+        mixed = (each > 0.0) & (each < table @ np.ones(len(summed)))
+        if mixed.any():
+            name = f"level_{level}" if held.name is None else held.name
+            raise InvalidParameterError(
+                f"values must be the cells of an area and not their sums as well, got labels with "
+                f"{SUMMED!r} for {name} beside others: choose one table first, as by "
+                f"where(\"{name} != '{SUMMED}'\") of a release, or rows of a fit by their labels"
+            )
+
+
+def within_areas(areas: pd.Index | None, size: int, inner: pd.Index) -> pd.Index:
+    """Return labels of rows within each of so many areas, numbered where they have none."""
+    import pandas as pd
+
+    own = pd.RangeIndex(size, name="area") if areas is None else areas
+    outer = own.repeat(len(inner))
+    levels = [outer.get_level_values(at) for at in range(own.nlevels)]
+    for at in range(inner.nlevels):
+        held = inner.get_level_values(at)
+        levels.append(held.take(np.tile(np.arange(len(inner)), size)))
+    return pd.MultiIndex.from_arrays(levels, names=[*own.names, *inner.names])
 
 
 def areas_of(x: NoisyValues, by: Any) -> tuple[list[Positions], tuple[int, ...], pd.Index | None]:

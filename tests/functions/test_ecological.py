@@ -170,21 +170,21 @@ def composed(m, seed, slope=0.0):
 
 
 def test_goodman_is_right_where_rates_are_constant_and_not_where_not():
-    """Of 60 at level 0.95, 48 or more: fewer by chance in 1 of 10⁶ if 93 % cover."""
+    """Of 30 at level 0.95, 21 or more: fewer by chance in 1 of 10⁵ if 93 % cover."""
     law = dpi.Laplace(scale=28.0)
     covered, naive, biased = 0, [], 0
-    for seed in range(60):
+    for seed in range(30):
         a, b, votes, _ = composed(300, seed)
         found = goodman(a, b, votes, mechanism=law, assume="constant rates")
         covered += bool(found["group"].contains(0.6)) and bool(found["rest"].contains(0.3))
         naive.append(found["group"].plug_in - 0.6)
-        if seed < 15:
+        if seed < 10:
             a, b, votes, _ = composed(300, seed, slope=0.4)
             found = goodman(a, b, votes, mechanism=law, assume="constant rates")
             biased += bool(found["group"].contains(0.6))
-    assert covered >= 46
+    assert covered >= 21
     assert np.mean(naive) < -0.01
-    assert biased <= 3
+    assert biased <= 2
     assert found.guarantee.startswith("model")
     assert found.uncertainty == "noise+sampling"
 
