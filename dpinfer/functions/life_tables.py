@@ -121,7 +121,11 @@ def life_table_confint(
     tables of all least and all largest rates.
 
     ``"asymptotic"`` has the slopes at the published counts, and with sampling the variances of
-    deaths as well: Chiang's formula for Poisson deaths.
+    deaths as well: Chiang's formula for Poisson deaths. Proved intervals are about 1.1 times as wide
+    under Gaussian noise that is small next to the counts, 1.6 times where there are many areas and
+    noise of other laws, and several times where noise makes the rates themselves uncertain. Of 100
+    releases each of a table of 19 ages, with six pairs of a law and a size of counts, asymptotic
+    ones of level 95 % covered in 93 to 98 % on average over ages, and proved ones in 96 to 100 %.
 
     References
     ----------
