@@ -1,9 +1,11 @@
 from .concentration import lorenz_bands as lorenz_bands
 from .concentration import top_share_confint as top_share_confint
-from .ecological import EcologicalBounds as EcologicalBounds
+from .ecological import IdentifiedBounds as IdentifiedBounds
 from .ecological import ecological_bounds as ecological_bounds
 from .ecological import goodman as goodman
 from .general import function_confint as function_confint
+from .grouped import grouped_gini_confint as grouped_gini_confint
+from .grouped import grouped_lorenz_bands as grouped_lorenz_bands
 from .histograms import QuantileSets as QuantileSets
 from .histograms import cdf_bands as cdf_bands
 from .histograms import histogram_quantile_confint as histogram_quantile_confint
@@ -13,6 +15,7 @@ from .indices import herfindahl as herfindahl
 from .indices import herfindahl_confint as herfindahl_confint
 from .indices import information_index as information_index
 from .indices import isolation as isolation
+from .life_tables import life_table_confint as life_table_confint
 from .moments import correlation_confint as correlation_confint
 from .moments import covariance_confint as covariance_confint
 from .moments import moments as moments

@@ -59,11 +59,18 @@ def noise_within(x: NoisyValues, tail: float) -> FloatArray:
 
 
 def worst_quantiles(
-    sizes: Any, noises: Noises, tail: float, *, few: bool | None = None
+    sizes: Any,
+    noises: Noises,
+    tail: float,
+    *,
+    few: bool | None = None,
+    poisson: tuple[Any, FloatArray] | None = None,
 ) -> FloatArray:
     """Return t with P(Σ wⱼeⱼ > t) <= tail for all weights of at most these sizes, one a row.
 
-    ``few`` says whether the laws of sums are found; by default, where they are few.
+    ``few`` says whether the laws of sums are found; by default, where they are few. ``poisson`` has
+    sparse weights of either sign and means: of independent Poisson counts less their means, with
+    weights of these signs and at most these sizes, and at most these means, that are added.
     """
     laws = list(groups(noises.law, noises.size))
     for law, _ in laws:
@@ -75,6 +82,8 @@ def worst_quantiles(
     std = np.sqrt(sizes.power(2) @ variance)
     used = np.bincount(sizes.indices, minlength=noises.size) > 0
     kinds = [law for law, cells in laws if used[cells].any()]
+    if poisson is not None:
+        return _chernoff(sizes, laws, std, tail, poisson)
     if all(isinstance(law, (Gaussian, Exact)) for law in kinds):
         return np.asarray(-special.ndtri(tail) * std)
     found = _chernoff(sizes, laws, std, tail)
@@ -93,8 +102,17 @@ def worst_quantiles(
     return np.asarray(np.minimum(found, exact + sizes @ slack))
 
 
-def _chernoff(sizes: Any, laws: list[Any], std: FloatArray, tail: float) -> FloatArray:
+def _chernoff(
+    sizes: Any,
+    laws: list[Any],
+    std: FloatArray,
+    tail: float,
+    poisson: tuple[Any, FloatArray] | None = None,
+) -> FloatArray:
     """Return the least of Chernoff's bounds at some tilts: (K(t) - ln tail)/t at each."""
+    if poisson is not None:
+        weights, means = sparse.coo_array(poisson[0]), poisson[1]
+        std = np.sqrt(np.square(std) + poisson[0].power(2) @ means)
     entries = sparse.coo_array(sizes)
     kept = entries.data > 0.0
     row, column, weight = entries.row[kept], entries.col[kept], entries.data[kept]
@@ -120,6 +138,11 @@ def _chernoff(sizes: Any, laws: list[Any], std: FloatArray, tail: float) -> Floa
                 _cumulant(part, s) if part.shape or s.size <= _CHORDS else chords(part, s.max())(s)
             )
             found += np.bincount(row[own], logs, minlength=len(std))
+        if poisson is not None:
+            s = weights.data * t[weights.row]
+            with np.errstate(over="ignore"):
+                logs = means[weights.col] * (np.expm1(s) - s)
+            found += np.bincount(weights.row, logs, minlength=len(std))
         return found
 
     return least_bound(std, limit, tail, total)

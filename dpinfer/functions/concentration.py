@@ -17,14 +17,19 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.functions.segregation import PROVED, IndexIntervals, upper_point
-from dpinfer.functions.unbiased import areas_of, known_total
+from dpinfer.functions.unbiased import areas_of, known_total, only_noise, within_areas
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.noises import Positions
 from dpinfer.releases.values import NoisyValues
+from dpinfer.results.intervals import Uncertainty
 from dpinfer.results.labels import split_labels
 
 CELLS = "share of cells"
+_OF_LARGEST = (
+    "which cells would be the largest of a population is not identified by a sample without a "
+    "model of how cells differ"
+)
 _TOO_LARGE = "estimates are too large on average: noise makes large cells look larger"
 _TOO_LOW = "estimates are too low on average: noise looks like inequality"
 
@@ -37,6 +42,7 @@ def top_share_confint(
     by: Any = None,
     mechanism: Mechanism | None = None,
     chosen: Any = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 999,
     rng: RNG = None,
@@ -60,6 +66,9 @@ def top_share_confint(
         For each cell, whether it is thought to be one of the k largest, as found from *other*
         data. At most k in an area. It can raise the lower ends, which are valid whether it is
         right or not.
+    uncertainty : {"noise"}
+        What is covered. ``"noise+sampling"`` is refused: which cells
+        would be the largest of a population is not identified by a sample without a model.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
     reps : int, default 999
@@ -99,6 +108,7 @@ def top_share_confint(
     >>> dpi.functions.top_share_confint([90, 40, 22, 18, 5], 2, total=175, mechanism=noise, rng=1)
     IndexIntervals([0.689143, 0.778286], level 0.95, bound)
     """
+    only_noise(uncertainty, "top_share_confint", _OF_LARGEST)
     alpha, reps = check_alpha(alpha), check_reps(reps)
     problem = _problem(values, total, by, mechanism, alpha, reps, check_rng(rng))
     fewest = min(map(len, problem.cells))
@@ -108,7 +118,7 @@ def top_share_confint(
     mask = None if chosen is None else _chosen(chosen, problem, count)
     sides = 2 if mask is None else 4
     x = problem.x
-    found = np.empty((4, len(problem.cells)))
+    found, unknown = np.empty((4, len(problem.cells))), 0
     for area, cells in enumerate(problem.cells):
         y, draws = problem.area(area)
         plug_in = _largest(np.maximum(x.values[cells], 0.0), count)
@@ -122,9 +132,11 @@ def top_share_confint(
         upper = top + draws.fixed(count, level / 2)
         least, most = draws.total(y, level / 2)
         floor = count / len(cells)
-        ends = _share(lower, most), _share(upper, least)
-        held = np.clip([_share(top, y.sum()), *ends], floor, 1.0)
-        found[:, area] = *held, _share(plug_in, whole)
+        plain = _share(plug_in, whole, floor)
+        ends = _share(lower, most, floor), _share(upper, least, 1.0)
+        held = np.clip([_share(top, y.sum(), plain), *ends], floor, 1.0)
+        unknown += most <= 0.0
+        found[:, area] = *held, plain
     return IndexIntervals(
         estimate=found[0].reshape(problem.shape),
         lower=found[1].reshape(problem.shape),
@@ -136,7 +148,7 @@ def top_share_confint(
         labels=problem.labels,
         assurance="bound",
         guarantee=PROVED,
-        notes=(_TOO_LARGE,),
+        notes=(_TOO_LARGE, *_unknown(unknown, len(problem.cells))),
     )
 
 
@@ -146,6 +158,7 @@ def lorenz_bands(
     total: Any = None,
     by: Any = None,
     mechanism: Mechanism | None = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 999,
     rng: RNG = None,
@@ -154,7 +167,7 @@ def lorenz_bands(
 
     Parameters
     ----------
-    values, total, by, mechanism
+    values, total, by, mechanism, uncertainty
         As for :func:`top_share_confint`; at least two cells, as many in each area.
     alpha : float, default 0.05
         One minus the confidence level of each whole band, in (0, 1).
@@ -196,6 +209,7 @@ def lorenz_bands(
     >>> band.lower.round(2).to_numpy(), band.upper.round(2).to_numpy()
     (array([0.  , 0.08, 0.21, 0.45, 1.  ]), array([0.08, 0.19, 0.32, 0.54, 1.  ]))
     """
+    only_noise(uncertainty, "lorenz_bands", _OF_LARGEST)
     alpha, reps = check_alpha(alpha), check_reps(reps)
     problem = _problem(values, total, by, mechanism, alpha, reps, check_rng(rng))
     sizes = {len(cells) for cells in problem.cells}
@@ -206,7 +220,7 @@ def lorenz_bands(
         )
     (size,) = sizes
     diagonal = np.arange(1.0, size + 1.0) / size
-    found = np.empty((4, len(problem.cells), size))
+    found, unknown = np.empty((4, len(problem.cells), size)), 0
     for area, cells in enumerate(problem.cells):
         y, draws = problem.area(area)
         clipped = np.sort(np.maximum(problem.x.values[cells], 0.0))
@@ -216,26 +230,25 @@ def lorenz_bands(
         least, most = draws.total(y, level / 2)
         # of the j = m - k smallest
         ends = np.ones((3, size))
-        for row, one, whole in (
-            (0, top, float(y.sum())),
-            (1, top + above, least),
-            (2, top - below, most),
+        unknown += most <= 0.0
+        plain = clipped.cumsum() / clipped.sum() if clipped[-1] > 0.0 else diagonal
+        for row, one, whole, otherwise in (
+            (0, top, float(y.sum()), 1.0 - plain[-2::-1]),
+            (1, top + above, least, 1.0),
+            (2, top - below, most, 0.0),
         ):
-            shares = np.ones(size - 1) if whole <= 0.0 else one / whole
+            shares = one / whole if whole > 0.0 else np.broadcast_to(otherwise, size - 1)
             ends[row, :-1] = 1.0 - shares[::-1]
         middle, lower, upper = np.clip(ends, 0.0, diagonal)
         found[:3, area] = middle, np.maximum.accumulate(lower), _convex(upper)
-        found[3, area] = clipped.cumsum() / max(clipped.sum(), 1e-300)
-    single = problem.labels is None and problem.shape == ()
+        found[3, area] = plain
     labels = None
-    if single:
+    if problem.labels is not None or problem.shape == ():
         import pandas as pd
 
         labels = pd.Index(diagonal, name=CELLS)
-    elif problem.labels is not None:
-        import pandas as pd
-
-        labels = pd.MultiIndex.from_product([problem.labels, diagonal], names=["area", CELLS])
+        if problem.labels is not None:
+            labels = within_areas(problem.labels, len(problem.labels), labels)
     shape = (*problem.shape, size) if labels is None else (len(labels),)
     return IndexIntervals(
         estimate=found[0].reshape(shape),
@@ -249,7 +262,7 @@ def lorenz_bands(
         labels=labels,
         assurance="bound",
         guarantee=PROVED,
-        notes=(_TOO_LOW,),
+        notes=(_TOO_LOW, *_unknown(unknown, len(problem.cells))),
     )
 
 
@@ -371,13 +384,18 @@ def _problem(
     x = noisy(values, mechanism=mechanism)
     x.need(unruled=True, independent=True, who="the share of the largest cells")
     cells, shape, labels = areas_of(x, by)
-    whole = known_total(total, shape, labels, len(cells))
+    whole = None if total is None else known_total(total, shape, labels)
     if not x.variance.any():
         sums = np.array([x.values[own].sum() for own in cells])
         if whole is not None and (whole != sums).any():
             at = int((whole != sums).argmax())
             raise InvalidParameterError(
                 f"total must be the sum of counts without noise, {sums[at]:g}, got {whole[at]:g}"
+            )
+        if (sums <= 0.0).any() or (x.values < 0.0).any():
+            raise InvalidParameterError(
+                "values must be >= 0, and above 0 in some cell of each area, where they have no "
+                "noise, as shares of a total of 0 mean nothing"
             )
         whole = sums
     alike = x.weights is None and x.marginal.shape == ()
@@ -413,8 +431,14 @@ def _largest(counts: FloatArray, k: int) -> Any:
     return np.partition(counts, size - k, axis=-1)[..., size - k :].sum(axis=-1)
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole > 0.0 else 1.0
+def _share(part: float, whole: float, otherwise: float) -> float:
+    return part / whole if whole > 0.0 else otherwise
+
+
+def _unknown(lost: int, size: int) -> tuple[str, ...]:
+    if not lost:
+        return ()
+    return (f"in {lost} of {size} areas the counts are below what noise is: every share is left",)
 
 
 def _convex(upper: FloatArray) -> FloatArray:

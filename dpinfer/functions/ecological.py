@@ -22,33 +22,40 @@ from dpinfer._check import (
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.functions.segregation import PROVED, IndexIntervals, PairMechanism, upper_point
-from dpinfer.functions.unbiased import areas_of, refuse_shared, unbiased
+from dpinfer.functions.unbiased import areas_of, only_noise, refuse_shared, unbiased
+from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy, noisy_pair
 from dpinfer.releases.noises import Positions
-from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import Intervals
+from dpinfer.releases.values import NoisyValues, row_name
+from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels, split_labels
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Method = Literal["soft", "bound", "box"]
+Laws = PairMechanism | tuple[Mechanism | None, Mechanism | None, Mechanism | None]
 METHODS: tuple[Method, ...] = ("bound", "soft", "box")
+
+_OF_COUNTED = (
+    "the bounds are on how many of those who were counted have the outcome; rates behind them take "
+    "a model, as that of functions.goodman"
+)
 
 _FEWEST = 30
 """Precincts from which on sums are taken for normal."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class EcologicalBounds(Intervals):
-    """Bounds on an outcome in a group, with confidence intervals that hold both of them.
+class IdentifiedBounds(Intervals):
+    """Bounds on what the data do not identify, with confidence intervals that hold both of them.
 
     Parameters
     ----------
     estimate, lower, upper, alpha, method, uncertainty, simultaneous, labels, notes, mc_error
-        As for :class:`~dpinfer.results.Intervals`. The interval holds both bounds, and so the
-        outcome. The estimate is the middle of the estimated bounds, and no estimate of the
-        outcome: none exists without assumptions.
+        As for :class:`~dpinfer.results.Intervals`. The interval holds both bounds, and so what is
+        asked for. The estimate is the middle of the estimated bounds, and no estimate of it: none
+        exists without assumptions.
     assurance : {"exact", "checked", "bound"}, optional
         As for :class:`~dpinfer.results.Intervals`.
     least, most : array of float
@@ -69,7 +76,7 @@ class EcologicalBounds(Intervals):
     (np.float64(19.0), np.float64(97.0))
     """
 
-    title: ClassVar[str] = "Bounds on an outcome in a group"
+    title: ClassVar[str] = "Bounds on what is not identified"
     _by_row: ClassVar[tuple[str, ...]] = (
         *("estimate", "lower", "upper", "least", "most"),
         *("plug_in_least", "plug_in_most"),
@@ -108,12 +115,13 @@ def ecological_bounds(
     *,
     sizes: Any = None,
     by: Any = None,
-    mechanism: PairMechanism = None,
+    mechanism: Laws = None,
     method: Method = "bound",
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 999,
     rng: RNG = None,
-) -> EcologicalBounds:
+) -> IdentifiedBounds:
     """Bounds on how many of a group have an outcome, where only totals by precinct are known.
 
     Parameters
@@ -124,20 +132,26 @@ def ecological_bounds(
     rest : array, Series, Release or estimate, or None
         The published sizes b of all others by precinct, with noises independent of those of
         ``group``. None where ``sizes`` are given.
-    outcome : array or Series
-        The numbers t >= 0 with the outcome by precinct, such as votes, known exactly.
+    outcome : array, Series, Release or estimate
+        The numbers t with the outcome by precinct, such as votes: known exactly, or published with
+        independent noises of their own, which they carry or ``mechanism`` has.
     sizes : array or Series, optional
         The sizes of the precincts where they are known exactly, in the place of ``rest``.
     by : list, mapping, Series or str, optional
         Which precincts are of one area, as for :meth:`FunctionEstimate.sum`.
-    mechanism : NoiseLaw, sequence of NoiseLaw or pair
-        The law of the noise of both, or of each; left out where they carry their own.
+    mechanism : NoiseLaw, sequence of NoiseLaw, pair or triple
+        The law of the noise of ``group`` and ``rest``, or of each; left out where they carry their
+        own. A triple has that of ``outcome`` as well; None in it for what has no noise of its own
+        or carries it.
     method : {"bound", "soft", "box"}
         - ``"bound"``: proved, under any symmetric law.
         - ``"soft"``: unbiased estimates of smooth functions that are beyond the bounds, under
-          geometric and Laplace noise and with 30 precincts or more, by the normal law: narrower
-          where the noise is small next to the sizes, wider where it is not.
+          geometric and Laplace noise of the sizes, exact outcomes and 30 precincts or more, by the
+          normal law: narrower where the noise is small next to the sizes, wider where it is not.
         - ``"box"``: an interval for each precinct, all of an area together, proved.
+    uncertainty : {"noise"}
+        What is covered. ``"noise+sampling"`` is refused: the bounds
+        are on those who were counted; rates behind them take a model, as :func:`goodman` has it.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1); half of it is for each end.
     reps : int, default 999
@@ -147,13 +161,14 @@ def ecological_bounds(
 
     Returns
     -------
-    EcologicalBounds
+    IdentifiedBounds
         One interval for each area, or for each precinct.
 
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, or errors share noises.
+        If an argument is outside what is allowed, errors share noises, or numbers without noise
+        contradict each other: more with the outcome in a precinct than persons, say.
 
     See Also
     --------
@@ -167,6 +182,8 @@ def ecological_bounds(
 
     *Bound.* As min(x₁, t) - min(a, t) <= max(0, x₁ - a), U <= Σ min(aᵢ, tᵢ) + q with q the upper
     α/2 point of the sum of the negative parts of the errors, an order statistic of draws; L alike.
+    With an outcome t + ε each part is the larger of both negative ones, and for L it is max(0,
+    ε - u) with the error u of the rest: proved as well.
 
     *Soft.* With the unbiased estimate of r(x) = s(x) + h(x), s the bound min(x, t) rounded off
     within w = 2·(scale) of t and h = (4w/9)(1 - ((x - t)/2w)²)² within 2w, r >= min(x, t): its sum
@@ -181,7 +198,7 @@ def ecological_bounds(
     300, 28               .667         1.00 .875  1.00 .953  .00         .985
     ====================  ===========  =========  =========  ==========  =====
 
-    *Box.* x₁ᵢ <= aᵢ + h for all i together.
+    *Box.* x₁ᵢ <= aᵢ + h for all i together, and so for outcomes.
 
     References
     ----------
@@ -194,8 +211,9 @@ def ecological_bounds(
     >>> noise = dpi.Geometric(scale=1.0)
     >>> black, white, votes = [30, 55, 12], [70, 41, 90], [45, 60, 20]
     >>> dpi.functions.ecological_bounds(black, white, votes, mechanism=noise, rng=1)
-    EcologicalBounds([14, 102], level 0.95, bound)
+    IdentifiedBounds([14, 102], level 0.95, bound)
     """
+    only_noise(uncertainty, "ecological_bounds", _OF_COUNTED)
     alpha, reps = check_alpha(alpha), check_reps(reps)
     way = check_option(method, "method", METHODS)
     if reps + 1 < 2.0 / alpha:
@@ -210,20 +228,27 @@ def ecological_bounds(
             f"method must be 'bound' or 'box' with fewer than {_FEWEST} precincts in an area, as "
             f"'soft' takes sums for normal, got {min(map(len, cells))}"
         )
+    if way == "soft" and given.third is not None:
+        raise InvalidParameterError(
+            "method must be 'bound' or 'box' where outcome is noisy, as 'soft' smooths at exact "
+            "outcomes"
+        )
     t = given.outcome
     plain_most = np.minimum(first.values, t)
     other = given.second.values if given.sizes is None else given.sizes - first.values
     plain_least = t - np.minimum(other, t)
-    clipped = np.minimum(np.maximum(first.values, 0.0), t)
+    clipped = np.maximum(np.minimum(first.values, t), 0.0)
     clipped_least = np.maximum(t - np.maximum(other, 0.0), 0.0)
     if way == "box":
-        reach = [_reaches(one, cells, 0.5 * alpha) for one in (first, given.second)]
+        parts = [one for one in (first, given.second, given.third) if one is not None]
+        reach = [_reaches(one, cells, 0.5 * alpha, len(parts) - 1) for one in parts]
+        over = reach[2] if len(parts) > 2 else 0.0
         columns = np.array(
             [
                 *(np.maximum(plain_least, 0.0), np.maximum(plain_most, 0.0)),
                 *(clipped_least, clipped),
-                t - np.minimum(other + reach[1], t),
-                np.minimum(first.values + reach[0], t),
+                np.maximum(t - over - other - reach[1], 0.0),
+                np.minimum(first.values + reach[0], t + over),
             ]
         )
         shape = first.shape if first.labels is None else (len(first),)
@@ -240,10 +265,10 @@ def ecological_bounds(
         else:
             columns = np.array([ends[0], ends[1], add[0], add[1], ends[2], ends[3]])
         t = add[2]
-    columns[4:] = np.clip(columns[4:], 0.0, t)
+    columns[4:] = np.clip(columns[4:], 0.0, t if given.third is None else np.inf)
     columns[5] = np.maximum(columns[5], columns[4])
     least, most, clip_least, clip_most, lower, upper = columns.reshape(6, *shape)
-    return EcologicalBounds(
+    return IdentifiedBounds(
         estimate=0.5 * (least + most),
         lower=lower,
         upper=upper,
@@ -269,7 +294,7 @@ def goodman(
     *,
     assume: str,
     sizes: Any = None,
-    mechanism: PairMechanism = None,
+    mechanism: Laws = None,
     alpha: float = 0.05,
 ) -> IndexIntervals:
     """Rates of an outcome in a group and the rest, if they are the same in all precincts.
@@ -363,11 +388,14 @@ def goodman(
     inverse = np.linalg.inv(moments)
     covariance = inverse @ (scores.T @ scores) @ inverse * len(z) / (len(z) - 2.0)
     half = -special.stdtrit(len(z) - 2.0, 0.5 * alpha) * np.sqrt(covariance.diagonal())
-    flat = [replace(x, labels=None, shape=(len(x),)) for x in (first, given.second)]
+    flat = [
+        None if x is None else replace(x, labels=None, shape=(len(x),))
+        for x in (first, given.second, given.third)
+    ]
     bounds = ecological_bounds(
         flat[0],
         None if given.sizes is not None else flat[1],
-        t,
+        t if given.third is None else flat[2],
         sizes=given.sizes,
         alpha=max(alpha, 0.01),
         rng=1,
@@ -407,6 +435,8 @@ class _Precincts(NamedTuple):
     """The rest, or the group again where sizes are known."""
     outcome: FloatArray
     sizes: FloatArray | None
+    third: NoisyValues | None
+    """The outcome where it is noisy."""
 
 
 def _precincts(
@@ -414,30 +444,74 @@ def _precincts(
 ) -> _Precincts:
     if (rest is None) == (sizes is None):
         raise InvalidParameterError("rest must be given, or sizes in its place, and not both")
+    laws, own_law = mechanism, None
+    if isinstance(mechanism, tuple) and len(mechanism) == 3:
+        laws, own_law = mechanism[:2], mechanism[2]
     if rest is None:
-        first = second = noisy(group, mechanism=mechanism, name="group")
+        own = laws[0] if isinstance(laws, tuple) else laws
+        first = second = noisy(group, mechanism=own, name="group")
     else:
-        first, second = noisy_pair(group, rest, mechanism, ("group", "rest"))
-    for x in (first, second):
-        x.need(unruled=True, independent=True, who=who)
+        first, second = noisy_pair(group, rest, laws, ("group", "rest"))
     if len(first) != len(second):
         raise InvalidParameterError(
             f"group and rest must have as many precincts, got {len(first)} and {len(second)}"
         )
-    if rest is not None:
-        refuse_shared(first, second)
-    t = _known(outcome, "outcome", first)
+    third = None
+    if own_law is not None or hasattr(outcome, "__noisy__"):
+        third = first.aligned(noisy(outcome, mechanism=own_law, name="outcome"))
+        laid_out = third.shape if third.labels is None else (len(third),)
+        t = _known(third.values.reshape(laid_out), "outcome", first, least=-1e15)
+        third = third if third.variance.any() else None
+    else:
+        t = _known(outcome, "outcome", first)
+    parts = [first] if rest is None else [first, second]
+    parts += [] if third is None else [third]
+    for at, x in enumerate(parts):
+        x.need(unruled=True, independent=True, who=who)
+        for other in parts[:at]:
+            refuse_shared(other, x)
     known = None if sizes is None else _known(sizes, "sizes", first)
-    if known is not None and (t > known).any():
-        at = int((t > known).argmax())
+    given = _Precincts(first, second, t, known, third)
+    _refuse_contradictions(given)
+    return given
+
+
+def _refuse_contradictions(given: _Precincts) -> None:
+    """Refuse numbers without noise that cannot be of one precinct."""
+    first, t = given.first, given.outcome
+    for x in (first, given.second):
+        below = (x.variance == 0.0) & (x.values < 0.0)
+        if below.any():
+            at = int(below.argmax())
+            raise InvalidParameterError(
+                f"{x.name} must be >= 0 where it has no noise, got {x.values[at]:g}"
+                f"{row_name(at, x)}"
+            )
+    exact = first.variance == 0.0
+    persons = given.sizes
+    whole = np.ones(len(first), dtype=np.bool_)
+    if persons is None:
+        persons = first.values + given.second.values
+        whole = exact & (given.second.variance == 0.0)
+    else:
+        _refuse_first(exact & (first.values > persons), "group", first.values, persons, first)
+    whole &= True if given.third is None else given.third.variance == 0.0
+    _refuse_first(whole & (t > persons), "outcome", t, persons, first)
+
+
+def _refuse_first(
+    bad: Any, name: str, values: FloatArray, persons: FloatArray, x: NoisyValues
+) -> None:
+    if bad.any():
+        at = int(bad.argmax())
         raise InvalidParameterError(
-            f"outcome must be at most the size of its precinct, got {t[at]:g} of {known[at]:g}"
+            f"{name} must be at most the persons of its precinct where both are known exactly, got "
+            f"{values[at]:g} of {persons[at]:g}{row_name(at, x)}: the columns contradict each other"
         )
-    return _Precincts(first, second, t, known)
 
 
-def _known(given: Any, name: str, x: NoisyValues) -> FloatArray:
-    array, own = split_labels(given, name, ge=0, le=1e15)
+def _known(given: Any, name: str, x: NoisyValues, least: float = 0.0) -> FloatArray:
+    array, own = split_labels(given, name, ge=least, le=1e15)
     if own is not None and x.labels is not None and not own.equals(x.labels):
         raise InvalidParameterError(
             f"{name} must have the labels of the precincts in their order: reindex it first"
@@ -487,30 +561,30 @@ class _Parts:
 
     def __init__(self, given: _Precincts, reps: int, rng: np.random.Generator, tail: float):
         self.given, self.reps, self.rng, self.tail = given, reps, rng, tail
-        self.alike = all(
-            x.weights is None and x.marginal.shape == () for x in (given.first, given.second)
-        )
+        self.parts = [x for x in (given.first, given.second, given.third) if x is not None]
+        self.alike = all(x.weights is None and x.marginal.shape == () for x in self.parts)
         self.points: dict[int, tuple[float, float]] = {}
 
     def of(self, cells: Positions) -> tuple[float, float]:
         key = len(cells)
         if not self.alike or key not in self.points:
-            errors = [
-                x._take(cells).draw(self.reps, rng=self.rng)
-                for x in (self.given.first, self.given.second)
-            ]
+            errors = [x._take(cells).draw(self.reps, rng=self.rng) for x in self.parts]
             if self.given.sizes is not None:
                 errors[1] = -errors[1]
-            sums = [np.maximum(-one, 0.0).sum(axis=1) for one in errors]
+            first, second, *own = errors
+            most, least = -first, -second
+            if own:
+                most, least = np.maximum(most, -own[0]), own[0] - second
+            sums = [np.maximum(one, 0.0).sum(axis=1) for one in (most, least)]
             self.points[key] = upper_point(sums[0], self.tail), upper_point(sums[1], self.tail)
         return self.points[key]
 
 
-def _reaches(x: NoisyValues, cells: list[Positions], tail: float) -> FloatArray:
-    """Return h with x <= noisy x + h for all precincts of an area together."""
+def _reaches(x: NoisyValues, cells: list[Positions], tail: float, columns: int) -> FloatArray:
+    """Return h with x <= noisy x + h for all precincts of an area in so many columns."""
     found, each = np.zeros(len(x)), np.zeros(len(x))
     for own in cells:
-        each[own] = sidak(tail, len(own))
+        each[own] = sidak(tail, columns * len(own))
     for law, at in x.laws():
         found[at] = law.isf(each[at])
     return found

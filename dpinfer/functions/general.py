@@ -22,15 +22,28 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.functions.segregation import PROVED, IndexIntervals, upper_point
-from dpinfer.functions.unbiased import Exponential, areas_of, arguments, refuse_shared, unbiased
+from dpinfer.functions.unbiased import (
+    Exponential,
+    areas_of,
+    arguments,
+    only_noise,
+    refuse_shared,
+    unbiased,
+)
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.noises import Positions
 from dpinfer.releases.values import NoisyValues
+from dpinfer.results.intervals import Uncertainty
 
 Method = Literal["exact", "bound", "simulate", "delta"]
 METHODS: tuple[Method, ...] = ("exact", "bound", "simulate", "delta")
 
 _DRAWS: dict[Method, int] = {"exact": 1, "bound": 9999, "simulate": 400, "delta": 400}
+
+_OF_ANY = (
+    "what sampling does to a function depends on how its counts came about; rates, survival, life "
+    "tables, moments, quantiles and distribution functions have it in functions of their own"
+)
 
 _MOST_POINTS = 2_000_000
 """Whole numbers in a joint region up to which a function is evaluated at all of them."""
@@ -64,6 +77,7 @@ def function_confint(
     mechanism: Mechanism | tuple[Mechanism | None, ...] | None = None,
     monotone: Any = None,
     lower: float | None = 0.0,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int | None = None,
     rng: RNG = None,
@@ -96,6 +110,9 @@ def function_confint(
         not checked.
     lower : float or None, default 0
         The least possible confidential count; with None they are of any sign.
+    uncertainty : {"noise"}
+        What is covered. ``"noise+sampling"`` is refused: what
+        sampling does to any function of counts depends on how they came about.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1); at least 0.001 for ``"simulate"``.
     reps : int, optional
@@ -204,6 +221,7 @@ def function_confint(
     ... )
     IndexIntervals([0.652005, 0.8319], level 0.95, bound)
     """
+    only_noise(uncertainty, "function_confint", _OF_ANY)
     way = check_option(method, "method", METHODS)
     alpha = check_alpha(alpha)
     floor = -np.inf if lower is None else check_scalar(lower, "lower")

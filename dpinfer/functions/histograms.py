@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from dpinfer._check import (
     RNG,
@@ -25,11 +26,16 @@ from dpinfer.functions.unbiased import areas_of, known_total
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import Intervals
+from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
+
+_LEAST_SHARE = 1e-9
+"""Of less, errors are no longer told apart from rounding."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -100,6 +106,7 @@ def histogram_quantile_confint(
     total: Any = None,
     by: Any = None,
     mechanism: Mechanism | None = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
 ) -> QuantileSets:
     """Confidence sets for the median, or another quantile, of a confidential histogram.
@@ -111,7 +118,7 @@ def histogram_quantile_confint(
         a histogram of its own. A combined estimate brings in all that was published of the bins:
         coarser ones, and totals.
     p : float, default 0.5
-        The share below, in (0, 1): 0.5 for the median.
+        The share below, from 1e-9 to 1 - 1e-9: 0.5 for the median.
     edges : array of K + 1 floats, optional
         The edges of the bins, rising; the first and last may be infinite. With them the ends of
         the hull are edges, without them positions of bins.
@@ -121,6 +128,9 @@ def histogram_quantile_confint(
         Which bins are of one histogram, as for :meth:`FunctionEstimate.sum`.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise, any symmetric one; left out where ``counts`` carries its own.
+    uncertainty : {"noise", "noise+sampling"}
+        ``"noise"``: the quantile of the persons who were counted. ``"noise+sampling"``: that of the
+        population of which they are independent draws.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
 
@@ -144,6 +154,10 @@ def histogram_quantile_confint(
     left, the estimate is. A known total enters with its best weights:
     Ĉₖ = Σ(i<=k) yᵢ + wₖ(N - Σ yᵢ), wₖ = cov(Σ(i<=k) yᵢ, Σ yᵢ)/var(Σ yᵢ).
 
+    With sampling the points of Cₖ - pN, binomial less its mean at the least favourable population,
+    are added at half of the level: exact ones of a known N, Chernoff's for the largest N that the
+    noise leaves otherwise.
+
     The set says in which *bin* the quantile is. Where in it is not known without an assumption on
     how values spread within bins. The bin by plug-in of clipped counts is often wrong: in half
     of the cases for 4,000 in 40 bins under noise of standard deviation 60, where the set has six.
@@ -160,13 +174,15 @@ def histogram_quantile_confint(
     QuantileSets([18, 40], level 0.95, exact)
     """
     alpha = check_alpha(alpha)
-    share = check_scalar(p, "p", gt=0, lt=1)
+    about = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
+    share = check_scalar(p, "p", ge=_LEAST_SHARE, le=1.0 - _LEAST_SHARE)
     x = noisy(counts, mechanism=mechanism, name="counts")
     x.need(unruled=True, who="histogram_quantile_confint")
-    table = _Histograms.of(x, by, total)
+    table = Histograms.of(x, by, total)
     size = table.size
-    lines = None if edges is None else _edges(edges, size)
-    found, low, high = _contrasts(table, share, alpha)
+    lines = None if edges is None else edges_of(edges, size)
+    sampled = about == "noise+sampling"
+    found, low, high = _contrasts(table, share, alpha, sampled=sampled)
     first, last = found + high >= 0.0, found - low < 0.0
     # the quantile is in the last bin or before, and in the first or after
     edge = np.ones((len(found), 1), dtype=bool)
@@ -194,14 +210,14 @@ def histogram_quantile_confint(
         lower=reshaped[1],
         upper=reshaped[2],
         alpha=alpha,
-        method="exact",
-        uncertainty="noise",
+        method="bound" if sampled else "exact",
+        uncertainty=about,
         labels=table.labels,
         notes=notes,
         kept=np.array([_runs(one) for one in kept]).reshape(table.shape),
         bins=kept.sum(axis=1).reshape(table.shape).astype(np.float64),
         plug_in=plug_in.reshape(table.shape).astype(np.float64),
-        guarantee="exact law of the noise, conservative",
+        guarantee=PROVED if sampled else "exact law of the noise, conservative",
     )
 
 
@@ -212,6 +228,7 @@ def cdf_bands(
     by: Any = None,
     scale: str = "share",
     mechanism: Mechanism | None = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 9999,
     rng: RNG = None,
@@ -226,10 +243,14 @@ def cdf_bands(
         Whether the band is for the shares Fₖ = Cₖ/N, or for the cumulative counts Cₖ.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise, any symmetric one; left out where ``counts`` carries its own.
+    uncertainty : {"noise", "noise+sampling"}
+        ``"noise"``: the shares of the persons who were counted. ``"noise+sampling"``: those of the
+        population of which they are independent draws; not for counts.
     alpha : float, default 0.05
         One minus the confidence level of each whole band, in (0, 1).
     reps : int, default 9999
-        How many errors are drawn, at least 1/alpha - 1. The band holds its level with any number.
+        How many errors are drawn, at least 1/alpha - 1, or 2/alpha - 1 with sampling. The band
+        holds its level with any number.
     rng : None, int, Generator or SeedSequence
         The source of the draws.
 
@@ -254,8 +275,10 @@ def cdf_bands(
 
     Shares of a total that is noisy itself are C/(C + R) of the counts up to a bin and beyond it,
     with q the order statistic of the largest error of all of these: the least and the largest
-    share within reach. Histograms of one law and size share their draws, so that bands of several
-    are not independent of each other.
+    share within reach. With sampling both take α/2, and the band is wider by √(ln(4/α)/(2N)) at
+    either end: by the inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant, for
+    the least N within reach. Histograms of one law and size share their draws, so that bands of
+    several are not independent of each other.
 
     Examples
     --------
@@ -265,19 +288,66 @@ def cdf_bands(
     >>> band.lower.round(2), band.upper.round(2)
     (array([0.23, 0.46, 0.59, 0.84, 0.91, 1.  ]), array([0.35, 0.58, 0.71, 0.97, 1.  , 1.  ]))
     """
-    alpha, reps = check_alpha(alpha), check_reps(reps)
     unit = check_option(scale, "scale", ("share", "count"))
-    if reps + 1 < 1.0 / alpha:
+    about = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
+    if about == "noise+sampling" and unit == "count":
         raise InvalidParameterError(
-            f"reps must be >= {np.ceil(1.0 / alpha) - 1:.6g} for alpha = {alpha:g}, got {reps}"
+            "uncertainty must be 'noise' for scale='count', as the number of persons of the "
+            "population is not known from a sample: use scale='share'"
+        )
+    table, found = distribution(
+        counts, total, by, mechanism, alpha, reps, rng, about, shares=unit == "share",
+        who="cdf_bands",
+    )  # fmt: skip
+    x = table.x
+    names = x.labels
+    if names is not None and table.is_part:
+        names = names[table.cells.ravel()]
+    placed = [table.placed(one) for one in found]
+    return IndexIntervals(
+        estimate=placed[0],
+        lower=placed[1],
+        upper=placed[2],
+        plug_in=placed[3],
+        alpha=check_alpha(alpha),
+        method="bound",
+        uncertainty=about,
+        simultaneous=True,
+        labels=names,
+        assurance="bound",
+        guarantee=PROVED,
+        notes=("all intervals of a histogram hold together",) if len(table.cells) > 1 else (),
+    )
+
+
+def distribution(
+    counts: Any,
+    total: Any,
+    by: Any,
+    mechanism: Any,
+    alpha: float,
+    reps: int,
+    rng: RNG,
+    uncertainty: Uncertainty,
+    *,
+    shares: bool,
+    who: str,
+) -> tuple[Histograms, tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
+    """Return cumulative counts or shares with their bands and plug-in values, (areas, bins)."""
+    alpha, reps = check_alpha(alpha), check_reps(reps)
+    sampled = uncertainty == "noise+sampling"
+    level = 0.5 * alpha if sampled else alpha
+    if reps + 1 < 1.0 / level:
+        raise InvalidParameterError(
+            f"reps must be >= {np.ceil(1.0 / level) - 1:.6g} for alpha = {alpha:g}, got {reps}"
         )
     x = noisy(counts, mechanism=mechanism, name="counts")
-    x.need(unruled=True, who="cdf_bands")
-    table = _Histograms.of(x, by, total)
+    x.need(unruled=True, who=who)
+    table = Histograms.of(x, by, total)
     generator = check_rng(rng)
     known = table.total is not None
-    both = unit == "share" and not known
-    sums = table.estimates()
+    both = shares and not known
+    sums = first_sums = table.estimates()
     reach = np.empty((len(sums), 1))
     drawn = None
     for row in range(len(sums)):
@@ -289,7 +359,7 @@ def cdf_bands(
             size = np.abs(errors).max(axis=1)
             if both:
                 size = np.maximum(size, np.abs(last - errors).max(axis=1))
-            drawn = upper_point(size, alpha)
+            drawn = upper_point(size, level)
         reach[row] = drawn
     lower = np.maximum.accumulate(np.maximum(sums - reach, 0.0), axis=1)
     upper = np.minimum.accumulate((sums + reach)[:, ::-1], axis=1)[:, ::-1]
@@ -302,7 +372,7 @@ def cdf_bands(
     upper = np.maximum(upper, lower)
     if known:
         sums = np.clip(sums, lower, upper)
-    if unit == "share":
+    if shares:
         if known:
             sums, lower, upper = sums / whole, lower / whole, upper / whole
         else:
@@ -316,27 +386,15 @@ def cdf_bands(
             lower[:, -1:] = upper[:, -1:] = 1.0
             sums = np.clip(sums / np.maximum(sums[:, -1:], 1.0), lower, upper)
         clipped = clipped / np.maximum(clipped[:, -1:], 1e-300)
-    names = x.labels
-    if names is not None and table.is_part:
-        names = names[table.cells.ravel()]
-    placed = [table.placed(one) for one in (sums, lower, upper, clipped)]
-    return IndexIntervals(
-        estimate=placed[0],
-        lower=placed[1],
-        upper=placed[2],
-        plug_in=placed[3],
-        alpha=alpha,
-        method="bound",
-        uncertainty="noise",
-        simultaneous=True,
-        labels=names,
-        assurance="bound",
-        guarantee=PROVED,
-        notes=("all intervals of a histogram hold together",) if len(sums) > 1 else (),
-    )
+    if sampled:
+        fewest = np.maximum(whole if known else first_sums[:, -1:] - reach, 1.0)
+        apart = np.sqrt(np.log(4.0 / alpha) / (2.0 * fewest))
+        lower[:, :-1] = np.maximum(lower - apart, 0.0)[:, :-1]
+        upper[:, :-1] = np.minimum(upper + apart, 1.0)[:, :-1]
+    return table, (sums, lower, upper, clipped)
 
 
-class _Histograms(NamedTuple):
+class Histograms(NamedTuple):
     """Bins of histograms of one size, in their order."""
 
     x: NoisyValues
@@ -348,7 +406,8 @@ class _Histograms(NamedTuple):
     weights: dict[int, FloatArray]
 
     @classmethod
-    def of(cls, x: NoisyValues, by: Any, total: Any) -> _Histograms:
+    def of(cls, x: NoisyValues, by: Any, total: Any) -> Histograms:
+        """Find the bins of each area, all of one number."""
         cells, shape, labels = areas_of(x, by)
         sizes = {len(one) for one in cells}
         if len(sizes) != 1 or min(sizes) < 2:
@@ -356,12 +415,13 @@ class _Histograms(NamedTuple):
                 f"{x.name} must be histograms of one number of bins, two or more, got "
                 f"{', '.join(map(str, sorted(sizes)))} of them: call once for each"
             )
-        whole = known_total(total, shape, labels, len(cells))
+        whole = None if total is None else known_total(total, shape, labels)
         alike = x.weights is None and x.marginal.shape == ()
         return cls(x, np.array(cells), shape, labels, whole, alike, {})
 
     @property
     def size(self) -> int:
+        """How many bins there are."""
         return int(self.cells.shape[1])
 
     def weight(self, row: int) -> FloatArray:
@@ -399,15 +459,19 @@ class _Histograms(NamedTuple):
 
     @property
     def is_part(self) -> bool:
+        """Whether some values are in none, or in several."""
         return len(np.unique(self.cells)) < max(len(self.x), self.cells.size)
 
 
 def _contrasts(
-    table: _Histograms, share: float, alpha: float
+    table: Histograms, share: float, alpha: float, *, sampled: bool = False
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return D̂ₖ for all k but the last, and the points below and above that their errors leave."""
     x, size = table.x, table.size
     sums = table.estimates()
+    tail = 0.5 * alpha
+    if sampled:
+        tail *= 0.5 if table.total is not None else 0.25
     whole = sums[:, -1:] if table.total is None else table.total[:, np.newaxis]
     found = (sums - share * whole)[:, :-1]
     low, high = np.empty_like(found), np.empty_like(found)
@@ -417,17 +481,45 @@ def _contrasts(
         cells = x._take(table.cells[row])
         errors = cells.linear(triangle - shift[:, np.newaxis])
         for law, at in errors.laws():
-            # P(error > low) and P(error < -high) are at most alpha / 2
-            low[row, at] = law.isf(0.5 * alpha)
-            high[row, at] = -np.asarray(law.ppf(0.5 * alpha))
+            # P(error > low) and P(error < -high) are at most this
+            low[row, at] = law.isf(tail)
+            high[row, at] = -np.asarray(law.ppf(tail))
     if table.alike:
         low[1:], high[1:] = low[0], high[0]
+    if sampled:
+        above, below = _of_sampling(table, share, 0.25 * alpha)
+        low, high = low + above, high + below
     # ends may be on atoms of the errors, which rounding shall not cut off
     slack = 1e-9 * (1.0 + np.abs(found) + low)
     return found, low + slack, high + slack
 
 
-def _edges(edges: Any, size: int) -> FloatArray:
+def _of_sampling(table: Histograms, p: float, tail: float) -> tuple[FloatArray, FloatArray]:
+    """Return how far a binomial count is above and below its mean, up to the tail, (areas, 1).
+
+    Of a noisy number of persons, half of the tail is spent on how many there are.
+    """
+    if table.total is not None:
+        n = np.rint(table.total)
+        above, below = stats.binom.isf(tail, n, p) - p * n, p * n - stats.binom.ppf(tail, n, p)
+        return above[:, np.newaxis], below[:, np.newaxis]
+    most = np.empty((len(table.cells), 1))
+    for row, cells in enumerate(table.cells):
+        x = table.x._take(cells)
+        if row == 0 or not table.alike:
+            reach = float(x.linear(np.ones((1, table.size))).marginal.isf(0.5 * tail))
+        most[row] = max(float(x.values.sum()) + reach, 1.0)
+    tilts = np.geomspace(0.25, 4.0, 60) * np.sqrt(-2.0 * np.log(tail) / (most * p * (1.0 - p)))
+    tilts = np.minimum(tilts, 500.0)
+    above, below = (
+        (most * (np.log1p(p * np.expm1(t)) - p * t) - np.log(tail)) / np.abs(t)
+        for t in (tilts, -tilts)
+    )
+    return above.min(axis=1, keepdims=True), below.min(axis=1, keepdims=True)
+
+
+def edges_of(edges: Any, size: int) -> FloatArray:
+    """Check the edges of so many bins."""
     lines = check_array(edges, "edges", finite=False, ndim=1)
     if len(lines) != size + 1 or not (lines[1:] > lines[:-1]).all():
         raise InvalidParameterError(

@@ -14,11 +14,24 @@ from dpinfer._check import FloatArray, check_array
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.functions._worst import check_level
 from dpinfer.functions.segregation import IndexIntervals
-from dpinfer.functions.unbiased import FunctionEstimate, area_table, totals_of, unbiased
+from dpinfer.functions.unbiased import (
+    OF_CELLS,
+    FunctionEstimate,
+    area_table,
+    only_noise,
+    totals_of,
+    unbiased,
+)
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.values import NoisyValues
+from dpinfer.results.intervals import Uncertainty
 
 Laws = Mechanism | tuple[Mechanism | None, ...] | None
+
+_OF_SHARES = (
+    "the index of the shares in a population needs a law by which its members came to be counted, "
+    "and sampling adds a bias that only such a law tells"
+)
 
 _FEWEST = 30
 """Counts whose squares of noise add up to a sum that is taken for normal."""
@@ -27,7 +40,12 @@ _SQUARE, _COUNT = Polynomial([0, 0, 1]), Polynomial([0, 1])
 
 
 def herfindahl(
-    values: Any, *, total: Any = None, by: Any = None, mechanism: Mechanism | None = None
+    values: Any,
+    *,
+    total: Any = None,
+    by: Any = None,
+    mechanism: Mechanism | None = None,
+    uncertainty: Uncertainty = "noise",
 ) -> FunctionEstimate:
     """Estimate the Herfindahl index Σ(fᵢ/N)² of confidential counts, without bias.
 
@@ -42,6 +60,9 @@ def herfindahl(
         Which counts are of one area, as for :meth:`FunctionEstimate.sum`.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise, any; left out where ``values`` carries its own.
+    uncertainty : {"noise"}
+        What is covered. ``"noise+sampling"`` is refused: the index of
+        a population needs a law by which its members came to be counted.
 
     Returns
     -------
@@ -68,18 +89,24 @@ def herfindahl(
     >>> dpi.functions.herfindahl(counts, total=200, mechanism=noise).params.round(4)
     array([0.4613, 0.7281])
     """
+    only_noise(uncertainty, "herfindahl", _OF_SHARES)
     squares = unbiased(_SQUARE, values, mechanism=mechanism).sum(by)
     return squares._scaled(1.0 / np.square(_total(total, "total", squares, squares._noisy[0], by)))
 
 
 def herfindahl_confint(
-    values: Any, *, by: Any = None, mechanism: Mechanism | None = None, alpha: float = 0.05
+    values: Any,
+    *,
+    by: Any = None,
+    mechanism: Mechanism | None = None,
+    uncertainty: Uncertainty = "noise",
+    alpha: float = 0.05,
 ) -> IndexIntervals:
     """Confidence intervals for the Herfindahl index of counts whose total is noisy, asymptotic.
 
     Parameters
     ----------
-    values, by, mechanism
+    values, by, mechanism, uncertainty
         As for :func:`herfindahl`, with independent noises.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
@@ -127,6 +154,7 @@ def herfindahl_confint(
     >>> dpi.functions.herfindahl_confint([120, 64, 16], mechanism=noise)
     IndexIntervals([0.444039, 0.495678], level 0.95, asymptotic)
     """
+    only_noise(uncertainty, "herfindahl_confint", _OF_SHARES)
     alpha = check_level(alpha)
     found = unbiased(_SQUARE, values, mechanism=mechanism)
     (x,) = found._noisy
@@ -179,7 +207,12 @@ def herfindahl_confint(
 
 
 def entropy(
-    values: Any, *, total: Any = None, by: Any = None, mechanism: Mechanism | None = None
+    values: Any,
+    *,
+    total: Any = None,
+    by: Any = None,
+    mechanism: Mechanism | None = None,
+    uncertainty: Uncertainty = "noise",
 ) -> FunctionEstimate:
     """Estimate the entropy -Σ pᵢ ln pᵢ of shares pᵢ = fᵢ/N of confidential counts, without bias.
 
@@ -189,6 +222,8 @@ def entropy(
         As for :func:`herfindahl`.
     mechanism : NoiseLaw or sequence of NoiseLaw
         The law of the noise: two-sided geometric or Laplace noise, or none.
+    uncertainty : {"noise"}
+        As for :func:`herfindahl`.
 
     Returns
     -------
@@ -212,13 +247,20 @@ def entropy(
     >>> dpi.functions.entropy([120, 64, 16], total=200, mechanism=noise).params.round(4)
     np.float64(0.8749)
     """
+    only_noise(uncertainty, "entropy", _OF_SHARES)
     sums = unbiased(_log_product, values, mechanism=mechanism).sum(by)
     n = _total(total, "total", sums, sums._noisy[0], by)
     return sums._scaled(-1.0 / n, np.log(n))
 
 
 def isolation(
-    group: Any, rest: Any, *, total: Any = None, by: Any = None, mechanism: Laws = None
+    group: Any,
+    rest: Any,
+    *,
+    total: Any = None,
+    by: Any = None,
+    mechanism: Laws = None,
+    uncertainty: Uncertainty = "noise",
 ) -> FunctionEstimate:
     """Estimate the isolation index Σ (xᵢ/X)·xᵢ/(xᵢ + wᵢ) of a group, without bias.
 
@@ -233,6 +275,9 @@ def isolation(
         Which cells are of one area, as for :meth:`FunctionEstimate.sum`.
     mechanism : NoiseLaw, sequence of NoiseLaw, or pair
         Two-sided geometric or Laplace noise, or none, of both or of each.
+    uncertainty : {"noise"}
+        What is covered. ``"noise+sampling"`` is refused: sampling looks like
+        segregation by itself, by an amount that the counts do not tell.
 
     Returns
     -------
@@ -263,17 +308,24 @@ def isolation(
     >>> dpi.functions.isolation(x, w, total=100, mechanism=noise).params.round(4)
     np.float64(0.7861)
     """
+    only_noise(uncertainty, "isolation", OF_CELLS)
     return _per_member(lambda x, w: x * x, group, rest, total, by, mechanism)
 
 
 def exposure(
-    group: Any, rest: Any, *, total: Any = None, by: Any = None, mechanism: Laws = None
+    group: Any,
+    rest: Any,
+    *,
+    total: Any = None,
+    by: Any = None,
+    mechanism: Laws = None,
+    uncertainty: Uncertainty = "noise",
 ) -> FunctionEstimate:
     """Estimate the exposure Σ (xᵢ/X)·wᵢ/(xᵢ + wᵢ) of a group to all others, without bias.
 
     Parameters
     ----------
-    group, rest, total, by, mechanism
+    group, rest, total, by, mechanism, uncertainty
         As for :func:`isolation`.
 
     Returns
@@ -294,6 +346,7 @@ def exposure(
     >>> dpi.functions.exposure(x, w, total=100, mechanism=noise).params.round(4)
     np.float64(0.2139)
     """
+    only_noise(uncertainty, "exposure", OF_CELLS)
     return _per_member(lambda x, w: x * w, group, rest, total, by, mechanism)
 
 
@@ -303,6 +356,7 @@ def information_index(
     totals: tuple[Any, ...] | None = None,
     by: Any = None,
     mechanism: Laws = None,
+    uncertainty: Uncertainty = "noise",
 ) -> FunctionEstimate:
     """Estimate the information index of segregation, Theil's H, without bias.
 
@@ -317,6 +371,9 @@ def information_index(
         Which cells are of one area, as for :meth:`FunctionEstimate.sum`.
     mechanism : NoiseLaw, sequence of NoiseLaw, or tuple
         Two-sided geometric or Laplace noise, or none, of all groups or of each.
+    uncertainty : {"noise"}
+        What is covered. ``"noise+sampling"`` is refused: sampling looks like
+        segregation by itself, by an amount that the counts do not tell.
 
     Returns
     -------
@@ -350,6 +407,7 @@ def information_index(
     >>> index.params.round(4), index.plug_in.round(4)
     (np.float64(0.4896), np.float64(0.4924))
     """
+    only_noise(uncertainty, "information_index", OF_CELLS)
     if not isinstance(groups, tuple) or len(groups) < 2:
         raise InvalidParameterError(
             "groups must be a tuple of the counts of two groups or more, as (black, white)"

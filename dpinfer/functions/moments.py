@@ -13,7 +13,7 @@ from scipy import special
 from dpinfer._check import FloatArray, check_alpha, check_option, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.functions.segregation import IndexIntervals
-from dpinfer.functions.unbiased import refuse_shared, unbiased
+from dpinfer.functions.unbiased import refuse_shared, refuse_totals, unbiased
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy, refuse_columns
 from dpinfer.releases.values import NoisyValues
@@ -340,6 +340,7 @@ def _column(x: NoisyValues, who: str, fewest: int) -> NoisyValues:
             f"{x.name} must be of {fewest} areas or more, as sums over them are taken for normal, "
             f"got {len(x)}"
         )
+    refuse_totals(np.ones((1, len(x))), x.labels)
     if (size := float(np.abs(x.values).max())) > _LARGEST:
         raise InvalidParameterError(f"{x.name} must be at most 1e12 in size, got {size:g}")
     if x.values.min() == x.values.max():

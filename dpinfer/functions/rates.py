@@ -43,6 +43,9 @@ _FEWEST_STD = 5.0
 _OF_BOX = 0.1
 """Part of alpha that is spent on where denominators and errors are."""
 
+_MOST_BOXED = 2
+"""Ages of which the range over all rates, with sampling, is narrower than Chernoff's bound."""
+
 _MOST_SETS = 30
 """Weighted sums, and ratios of two, whose own laws are found."""
 
@@ -117,9 +120,11 @@ def standardized_rate_confint(
     bounded term by term. Confidential counts are taken to be >= 0. Whole-numbered noise makes the
     bound wider, by at most half a count for each, or the factor 1.4 of Chernoff's bound, by which
     it is with more than 400 areas and noise that is not Gaussian. With an exact population and up
-    to 30 areas the quantile is that of the sum itself, and the interval exact. With sampling, it is
-    the range of Σ wₖλₖ over exact intervals of the rates of all ages together: wide, more so the
-    more ages there are.
+    to 30 areas the quantile is that of the sum itself, and the interval exact. With sampling the
+    same holds with yₖ - λₖnₖ in the place of eₖ: exact intervals of all means λₖnₖ together are the
+    bounds, and the largest of these means enter Chernoff's bound for Poisson events and noise.
+    It is about 1.5 times as wide as the asymptotic one: no sum of Poisson counts with unequal
+    weights has an exact interval, and that of Fay and Feuer is not proved to hold its level.
 
     ``"asymptotic"`` has the variance Σ (wₖ/zₖ)²v(yₖ) + (wₖyₖ/zₖ²)²v(zₖ), and with sampling
     Σ (wₖ/zₖ)²yₖ more. The estimate is Σ wₖ(yₖ/zₖ)(1 - v(zₖ)/zₖ²): plugging in is too large.
@@ -335,7 +340,7 @@ def smr_confint(
         width = noise_within(events_of, 0.5 * (alpha - half))
         low, high = events_of.values - width, events_of.values + width
     else:
-        low, high = _poisson_means(events_of, alpha - half)
+        low, high = poisson_means(events_of, alpha - half)
     least, most = np.maximum(expected.values - reach, 0.0), expected.values + reach
     low = np.maximum(np.where(np.isfinite(low), low, 0.0), 0.0)
     there = (least > 0.0) & (most > 0.0)
@@ -357,7 +362,7 @@ def smr_confint(
     )
 
 
-def _poisson_means(x: NoisyValues, alpha: float) -> tuple[FloatArray, FloatArray]:
+def poisson_means(x: NoisyValues, alpha: float) -> tuple[FloatArray, FloatArray]:
     """Return intervals for the means of Poisson counts; (inf, -inf) where there is none.
 
     Of many weighted sums of noises, which have as many laws, those of Garwood for all counts within
@@ -509,47 +514,77 @@ class _Rates:
         return self.estimate, np.sqrt(variance)
 
     def _of_noise(self, alpha: float) -> tuple[FloatArray, FloatArray]:
-        y, z, share = self.y.values, self.z.values, self.share
+        y = self.y.values
         if self.exact:
             plain = replace(self.y, shape=None, labels=None)
             found = linear_confint(plain, self.by_person.toarray(), alpha=alpha)
             return np.asarray(found.lower), np.asarray(found.upper)
-        uncertain = self.z.variance > 0.0
-        box = _OF_BOX * alpha if uncertain.any() else 0.0
+        box = _OF_BOX * alpha if self.z.variance.any() else 0.0
         a, b = np.zeros(len(y)), np.zeros(len(y))
         if box:
             tail = 0.5 * box / self._errors_of_one()
             a, b = noise_within(self.y, tail), noise_within(self.z, tail)
+        lower, upper = self._of_errors(alpha - box, (y - a, y + a), b)
+        # published counts can be so far below 0 that no rate is left
+        empty = upper < 0.0
+        return np.where(empty, 0.0, lower), np.where(empty, 0.0, upper)
+
+    def _of_errors(
+        self,
+        alpha: float,
+        events: tuple[FloatArray, FloatArray],
+        b: FloatArray,
+        *,
+        sampled: bool = False,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return ends for events, or their means, within bounds and denominators within b."""
+        y, z, share = self.y.values, self.z.values, self.share
+        a = np.maximum(events[1] - y, y - events[0])
+        uncertain = self.z.variance > 0.0
         low, high = z - b, z + b
         there = (low > 0.0) | (share.sum(axis=0) == 0.0)
         low, safe = np.where(there, low, 1.0), np.where(there, z, 1.0)
         high = np.where(there, high, 1.0)
-        least, most = np.maximum(y - a, 0.0) / high, np.maximum(y + a, 0.0) / low
+        least, most = np.maximum(events[0], 0.0) / high, np.maximum(events[1], 0.0) / low
         inner, outer = share.multiply(1.0 / high).tocsr(), share.multiply(1.0 / low).tocsr()
         first, second, noises = self.rows
         both = sparse.vstack([first, -second], format="csr")
         known = np.where(uncertain, 1.0, 0.0)
         lows = sparse.hstack([inner, inner.multiply(known * least)], format="csr")
         highs = sparse.hstack([outer, outer.multiply(known * most)], format="csr")
-        reach = worst_quantiles(weights_within(lows, highs, both), noises, 0.5 * (alpha - box))
-        above = outer @ (a * b / safe)
-        below = outer @ ((most * np.square(b) + a * b) / safe)
+        sizes = weights_within(lows, highs, both)
+        below, above = (
+            worst_quantiles(
+                sizes,
+                noises,
+                0.5 * alpha,
+                poisson=(sign * outer, np.maximum(events[1], 0.0)) if sampled else None,
+            )
+            for sign in (1.0, -1.0)
+        )
+        above = above + outer @ (a * b / safe)
+        below = below + outer @ ((most * np.square(b) + a * b) / safe)
         centre = share @ (y / safe)
         known_areas = share @ (~there).astype(np.float64) == 0.0
-        lower = np.where(known_areas, np.maximum(centre - reach - below, 0.0), 0.0)
-        upper = np.where(known_areas, centre + reach + above, np.inf)
-        # published counts can be so far below 0 that no rate is left
-        empty = upper < 0.0
-        return np.where(empty, 0.0, lower), np.where(empty, 0.0, upper)
+        # no rate is beyond those of all least and all largest
+        lower = np.maximum(centre - below, share @ least if sampled else 0.0)
+        upper = np.minimum(centre + above, share @ most if sampled else np.inf)
+        return np.where(known_areas, lower, 0.0), np.where(known_areas, upper, np.inf)
 
     def _of_sampling(self, alpha: float) -> tuple[FloatArray, FloatArray]:
-        """Return the range of rates over a box of means of events and of denominators."""
+        """Return ends for the rates behind Poisson events.
+
+        Of one age or two, those over a box of means and denominators are narrower.
+        """
         most = self._ages_of_one()
-        uncertain = self.z.variance > 0.0
-        box = 0.5 * alpha if uncertain.any() else 0.0
-        b = noise_within(self.z, 0.5 * box / most) if box else np.zeros(len(self.z))
-        least, largest = _poisson_means(self.y, (alpha - box) / most)
+        uncertain = bool(self.z.variance.any())
+        box = alpha if most <= _MOST_BOXED else _OF_BOX * alpha
+        each = box / (most * (2 if uncertain else 1))
+        b = noise_within(self.z, 0.5 * each) if uncertain else np.zeros(len(self.z))
+        least, largest = poisson_means(self.y, each)
         least, largest = np.where(np.isfinite(least), least, 0.0), np.maximum(largest, 0.0)
+        if most > _MOST_BOXED:
+            return self._of_errors(alpha - box, (least, largest), b, sampled=True)
         low, high = self.z.values - b, self.z.values + b
         there = low > 0.0
         lower = self.share @ (np.maximum(least, 0.0) / np.where(high > 0.0, high, np.inf))

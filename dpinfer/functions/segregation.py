@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpinfer._check import (
     RNG,
@@ -19,12 +20,19 @@ from dpinfer._check import (
     freeze,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.functions.unbiased import areas_of, refuse_shared, totals_of
+from dpinfer.functions._worst import noise_within
+from dpinfer.functions.unbiased import (
+    OF_CELLS,
+    areas_of,
+    known_total,
+    only_noise,
+    refuse_shared,
+)
 from dpinfer.intervals.ratios import share_confint
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.releases.coerce import noisy_pair
+from dpinfer.releases.coerce import noisy, noisy_pair
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import ConfidenceSets, Intervals
+from dpinfer.results.intervals import ConfidenceSets, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels, split_labels
 
 if TYPE_CHECKING:
@@ -35,6 +43,12 @@ if TYPE_CHECKING:
 PairMechanism = Mechanism | tuple[Mechanism | None, Mechanism | None] | None
 
 PROVED = "proved, conservative"
+_OF_SHARE = (
+    "the share of a group in the population of a cell has the intervals of "
+    "dpinfer.proportion_confint, to be divided by that in the whole"
+)
+_TOO_LARGE = "estimates are too large on average, more so the smaller the cells"
+_OPEN = "a tenth of alpha is spent on each noisy total; exact totals make intervals narrower"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -95,6 +109,7 @@ def dissimilarity_confint(
     by: Any = None,
     mechanism: PairMechanism = None,
     signs: Any = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 999,
     rng: RNG = None,
@@ -106,9 +121,11 @@ def dissimilarity_confint(
     group, other : array, Series, DataFrame, Release or estimate
         The published counts b and w of two groups by cell, with independent noises of any law. Each
         row of two-dimensional arrays is an area of its own.
-    totals : pair of float, array or Series, optional
-        The sizes B >= 1 and W >= 1 of the groups in each area, known exactly: published without
-        noise, and not the sums of noisy counts. Left out where there is no noise.
+    totals : pair of float, array, Series, Release, estimate or None, optional
+        The sizes B >= 1 and W >= 1 of the groups in each area. Numbers are known exactly:
+        published without noise, and not the sums of noisy counts. Totals published with noises of
+        their own are given as they are, as ``dpinfer.noisy(total, mechanism=law)``. Left out, or
+        None for a group, they are known as the sums of the published counts are.
     by : list, mapping, Series or str, optional
         Which cells are of one area, as for :meth:`FunctionEstimate.sum`.
     mechanism : NoiseLaw, sequence of NoiseLaw or pair
@@ -117,11 +134,14 @@ def dissimilarity_confint(
         For each cell, 1 where the group is thought to be over-represented, as found from *other*
         data: another year, or a coarser level. It can only raise the lower ends of the intervals,
         which are valid whether it is right or not.
+    uncertainty : {"noise"}
+        What is covered. ``"noise+sampling"`` is refused: sampling looks like
+        segregation by itself, by an amount that the counts do not tell.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
     reps : int, default 999
-        How many errors are drawn, at least 2/alpha - 1. The intervals hold their level with any
-        number; with more, they depend less on the draws.
+        How many errors are drawn, at least 2/alpha - 1, and 10/alpha - 1 where a total is noisy.
+        The intervals hold their level with any number; with more, they depend less on the draws.
     rng : None, int, Generator or SeedSequence
         The source of the draws.
 
@@ -134,7 +154,7 @@ def dissimilarity_confint(
     Raises
     ------
     InvalidParameterError
-        If an argument is outside what is allowed, ``totals`` are missing, or errors share noises.
+        If an argument is outside what is allowed, or errors share noises.
 
     See Also
     --------
@@ -149,6 +169,14 @@ def dissimilarity_confint(
     points q₁ of ½Σ δᵢ and q₂ of ½Σ abs(δᵢ), D is within [D̂ - q₂, D̂ + q₁] with probability 1 - α or
     more, whatever the counts are; with signs, where the lower end is the larger of two, each point
     of the lower side is one at α/4.
+
+    *Noisy totals.* In bᵢ/B - wᵢ/W the means of b and w over the m cells of an area cancel out, as
+    shares of both groups add up to 1: D = ½Σ abs(β(bᵢ - b̄) - ω(wᵢ - w̄)) with β = 1/B and ω = 1/W.
+    A tenth of α is spent on an interval for each noisy total. For all β and ω within, D is between
+    the least value of this function of the noisy counts, less the upper point of the largest of
+    ½Σ abs(β(eᵢ - ē) - ω(uᵢ - ū)), and its greatest value, which is at a corner, plus the largest
+    upper point over k of the errors of k cells. Where cells have noises of several laws the upper
+    end is that of the counts themselves, less their means no more.
 
     The points are order statistics of draws: as the true error and R draws have one law, it exceeds
     the k-th smallest with probability 1 - k/(R + 1) at most. Areas of one law share their draws, so
@@ -173,35 +201,22 @@ def dissimilarity_confint(
     >>> bool(found.lower < 0.7 < found.upper)
     True
     """
+    only_noise(uncertainty, "dissimilarity_confint", OF_CELLS)
     alpha = check_alpha(alpha)
     reps = check_reps(reps)
     areas = _areas(group, other, totals, by, mechanism)
     sides = 1 if signs is None else 2
-    if reps + 1 < 2 * sides / alpha:
+    fewest = 1.0 / _OF_TOTAL if areas.open_totals.any() else 2.0 * sides
+    if reps + 1 < fewest / alpha:
         raise InvalidParameterError(
-            f"reps must be >= {np.ceil(2 * sides / alpha) - 1:.6g} for alpha = {alpha:g}"
-            f"{' with signs' if sides > 1 else ''}, got {reps}"
+            f"reps must be >= {np.ceil(fewest / alpha) - 1:.6g} for alpha = {alpha:g}"
+            f"{' with noisy totals' if fewest > 4 else ' with signs' if sides > 1 else ''}, got "
+            f"{reps}"
         )
     pattern = None if signs is None else _signs(signs, areas.first)
     draws = _Draws(areas, reps, check_rng(rng))
-    found = np.empty((3, areas.size))
-    for area in range(areas.size):
-        cells, inverse = areas.cells[area], areas.inverse[:, area]
-        d = areas.first.values[cells] * inverse[0] - areas.second.values[cells] * inverse[1]
-        plain = 0.5 * np.abs(d).sum()
-        errors = draws.of(cells) if draws.noisy else None
-        if errors is None:
-            found[:, area] = plain
-            continue
-        delta = errors[0] - (inverse[1] / inverse[0]) * errors[1]
-        scale, ones = 0.5 * inverse[0], np.ones(len(cells))
-        sums = scale * (delta @ ones)
-        sizes = scale * (np.abs(delta, out=delta) @ ones)
-        lower = plain - upper_point(sizes, 0.5 * alpha / sides)
-        if pattern is not None:
-            along = 0.5 * (pattern[cells] * d).sum()
-            lower = max(lower, along - upper_point(sums, 0.5 * alpha / sides))
-        found[:, area] = plain, lower, plain + upper_point(sums, 0.5 * alpha)
+    ends = _Ends(areas, draws, pattern, alpha)
+    found = np.array([ends.of(area) for area in range(areas.size)]).T
     estimate, lower, upper = np.clip(found, 0.0, 1.0)
     return IndexIntervals(
         estimate=estimate.reshape(areas.shape),
@@ -214,7 +229,7 @@ def dissimilarity_confint(
         assurance="bound",
         plug_in=areas.plug_in(_dissimilarity),
         guarantee=PROVED,
-        notes=("estimates are too large on average, more so the smaller the cells",),
+        notes=(_TOO_LARGE, *((_OPEN,) if areas.open_totals.any() else ())),
     )
 
 
@@ -226,6 +241,7 @@ def gini_confint(
     by: Any = None,
     mechanism: PairMechanism = None,
     signs: Any = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     reps: int = 999,
     rng: RNG = None,
@@ -234,7 +250,7 @@ def gini_confint(
 
     Parameters
     ----------
-    group, other, totals, by, mechanism, signs, alpha, reps, rng
+    group, other, totals, by, mechanism, signs, uncertainty, alpha, reps, rng
         As for :func:`dissimilarity_confint`.
 
     Returns
@@ -270,6 +286,7 @@ def gini_confint(
     >>> found.plug_in.round(4), bool(found.lower < 0.78 < found.upper)
     (np.float64(0.815), True)
     """
+    only_noise(uncertainty, "gini_confint", OF_CELLS)
     areas = _areas(group, other, totals, by, mechanism)
     pair = replace(areas.first, name="group"), replace(areas.second, name="other")
     found = dissimilarity_confint(
@@ -284,7 +301,10 @@ def gini_confint(
         plug_in=plug_in,
         lower=np.where(exact, plug_in, lower),
         upper=np.where(exact, plug_in, 1.0 - np.square(1.0 - upper)),
-        notes=("estimates are plug-in values, which are biased; intervals are by way of D",),
+        notes=(
+            "estimates are plug-in values, which are biased; intervals are by way of D",
+            *found.notes[1:],
+        ),
     )
 
 
@@ -294,6 +314,7 @@ def location_quotient_confint(
     *,
     totals: tuple[float, float],
     mechanism: PairMechanism = None,
+    uncertainty: Uncertainty = "noise",
     alpha: float = 0.05,
     simultaneous: bool = False,
 ) -> ConfidenceSets:
@@ -308,6 +329,9 @@ def location_quotient_confint(
         The sizes X >= 1 of the group and W >= 1 of all others in the whole area, known exactly.
     mechanism : NoiseLaw, sequence of NoiseLaw or pair
         The law of the noise of both, or of each; left out where they carry their own.
+    uncertainty : {"noise"}
+        What is covered. ``"noise+sampling"`` is refused: that
+        of the people behind the counts is a ratio of :func:`dpinfer.proportion_confint`.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1).
     simultaneous : bool, default False
@@ -336,6 +360,7 @@ def location_quotient_confint(
     ... ).lower.round(2)
     array([2.24, 0.1 ])
     """
+    only_noise(uncertainty, "location_quotient_confint", _OF_SHARE)
     if not isinstance(totals, tuple) or len(totals) != 2:
         raise InvalidParameterError("totals must be a pair: those of group and of rest")
     own, other = (check_scalar(one, "totals", ge=1, le=1e15) for one in totals)
@@ -360,7 +385,9 @@ class _Areas:
     cells: list[Positions]
     shape: tuple[int, ...]
     labels: pd.Index | None
-    inverse: FloatArray  # 1/B and 1/W, shape (2, areas)
+    sizes: FloatArray  # B and W, or what is published of them, shape (2, areas)
+    totals: tuple[NoisyValues | None, NoisyValues | None]  # published with noises of their own
+    open_totals: NDArray[np.bool_]  # whether B and W are noisy
 
     @property
     def size(self) -> int:
@@ -404,26 +431,55 @@ def _areas(group: Any, other: Any, totals: Any, by: Any, mechanism: PairMechanis
         totals = (None, None)
     if not isinstance(totals, tuple) or len(totals) != 2:
         raise InvalidParameterError("totals must be a pair: those of group and of other")
-    sizes = [
-        _size(one, f"totals[{at}]", x, cells, shape, labels)
-        for at, (one, x) in enumerate(zip(totals, (first, second), strict=True))
+    sizes = np.empty((2, len(cells)))
+    published: list[NoisyValues | None] = []
+    for at, (one, x) in enumerate(zip(totals, (first, second), strict=True)):
+        name = f"totals[{at}]"
+        held = noisy(one, name=name) if hasattr(one, "__noisy__") else None
+        if held is not None and not (held.variance.any() and x.variance.any()):
+            one, held = _plain(held) if x.variance.any() else None, None
+        published.append(held)
+        if held is not None:
+            sizes[at] = _published(held, name, (first, second), shape, labels)
+        elif one is not None:
+            sizes[at] = known_total(one, shape, labels, name)
+        else:
+            sizes[at] = [x.values[own].sum() for own in cells]
+            if not x.variance.any():
+                check_array(sizes[at], f"sums of {x.name}", gt=0)
+    exact = [
+        one is not None or not x.variance.any()
+        for one, x in zip(totals, (first, second), strict=True)
     ]
-    return _Areas(first, second, cells, shape, labels, 1.0 / np.array(sizes))
+    noisy_ones = np.array(
+        [held is not None or not known for held, known in zip(published, exact, strict=True)]
+    )
+    return _Areas(
+        first, second, cells, shape, labels, sizes, (published[0], published[1]), noisy_ones
+    )
 
 
-def _size(
-    total: Any,
+def _plain(x: NoisyValues) -> Any:
+    if x.labels is None:
+        return x.values.reshape(x.shape)
+    import pandas as pd
+
+    return pd.Series(x.values, x.labels)
+
+
+def _published(
+    total: NoisyValues,
     name: str,
-    x: NoisyValues,
-    cells: list[Positions],
+    counts: tuple[NoisyValues, NoisyValues],
     shape: tuple[int, ...],
     labels: pd.Index | None,
 ) -> FloatArray:
-    given = totals_of(total, name, x, shape, labels)
-    if given is None:
-        sums = np.array([x.values[one].sum() for one in cells])
-        return check_array(sums, f"sums of {x.name}", gt=0)
-    return np.broadcast_to(given.ravel() if given.ndim else given, len(cells))
+    """Return totals published with noises of their own."""
+    total.need(unruled=True, who="the index")
+    for x in counts:
+        refuse_shared(x, total)
+    given = total.values if total.labels is None else _plain(total)
+    return known_total(np.maximum(given, 1.0), shape, labels, name)
 
 
 def _signs(signs: Any, x: NoisyValues) -> FloatArray:
@@ -436,6 +492,136 @@ def _signs(signs: Any, x: NoisyValues) -> FloatArray:
             f"{given.min():g} to {given.max():g}"
         )
     return given.ravel()
+
+
+_OF_TOTAL = 0.1
+"""Part of alpha that is spent on where each noisy total is."""
+
+
+class _Ends:
+    """The estimate and both ends of the interval of an area."""
+
+    def __init__(
+        self, areas: _Areas, draws: _Draws, pattern: FloatArray | None, alpha: float
+    ) -> None:
+        self.areas, self.draws, self.pattern, self.alpha = areas, draws, pattern, alpha
+        self.level = 0.5 * alpha * (1.0 - _OF_TOTAL * int(areas.open_totals.sum()))
+        self.own_level = self.level / (1 if pattern is None else 2)
+        self.centred: dict[int, tuple[FloatArray, FloatArray, FloatArray | None]] = {}
+        self.reach = np.zeros((2, areas.size))
+        for at, total in enumerate(areas.totals):
+            if total is not None:
+                self.reach[at] = noise_within(total, 0.5 * _OF_TOTAL * alpha)
+
+    def of(self, area: int) -> tuple[float, float, float]:
+        cells = self.areas.cells[area]
+        y, z = (x.values[cells] for x in (self.areas.first, self.areas.second))
+        signs = None if self.pattern is None else self.pattern[cells]
+        errors = self.draws.of(cells) if self.draws.noisy else []
+        sizes = np.maximum(self.areas.sizes[:, area], 1e-300)
+        if not self.areas.open_totals.any():
+            return self._known(y, z, errors, 1.0 / sizes, signs)
+        reach = self.reach[:, area].copy()
+        for at in np.flatnonzero(self.areas.open_totals):
+            if self.areas.totals[at] is None:
+                sums = np.abs(errors[at].sum(axis=1))
+                reach[at] = upper_point(sums, _OF_TOTAL * self.alpha)
+        box = 1.0 / np.maximum([sizes + reach, sizes - reach], 1.0)
+        return self._within(y, z, errors, 1.0 / np.maximum(sizes, 1.0), box, signs)
+
+    def _known(
+        self, y: FloatArray, z: FloatArray, errors: Any, inverse: FloatArray, signs: Any
+    ) -> tuple[float, float, float]:
+        d = y * inverse[0] - z * inverse[1]
+        plain = 0.5 * float(np.abs(d).sum())
+        if not errors:
+            return plain, plain, plain
+        delta = errors[0] - (inverse[1] / inverse[0]) * errors[1]
+        scale, ones = 0.5 * inverse[0], np.ones(len(y))
+        sums = scale * (delta @ ones)
+        sizes = scale * (np.abs(delta, out=delta) @ ones)
+        lower = plain - upper_point(sizes, self.own_level)
+        if signs is not None:
+            along = 0.5 * float((signs * d).sum())
+            lower = max(lower, along - upper_point(sums, self.own_level))
+        return plain, lower, plain + upper_point(sums, self.level)
+
+    def _within(
+        self,
+        y: FloatArray,
+        z: FloatArray,
+        errors: Any,
+        inverse: FloatArray,
+        box: FloatArray,
+        signs: Any,
+    ) -> tuple[float, float, float]:
+        """Return them for all totals in a box, of which the corners are given as inverses."""
+        a, c = y - y.mean(), z - z.mean()
+        corners = [(box[i, 0], box[j, 1]) for i in (0, 1) for j in (0, 1)]
+        e, u, walks = self._centred(errors, len(y))
+        sizes, ones = np.zeros(len(e)), np.ones(len(y))
+        for b, w in corners:
+            errors_of_one = e - (w / b) * u
+            reach = 0.5 * b * (np.abs(errors_of_one, out=errors_of_one) @ ones)
+            sizes = np.maximum(sizes, reach)
+        lower = _least_index(a, c, box) - upper_point(sizes, self.own_level)
+        if signs is not None:
+            sums = 0.5 * np.array([e @ signs, u @ signs])
+            along = min(0.5 * float(signs @ (b * a - w * c)) for b, w in corners)
+            lower = max(lower, along - upper_point(_furthest(sums, box), self.own_level))
+        if walks is None:
+            sums = 0.5 * np.array([one.sum(axis=1) for one in errors])
+            upper = max(0.5 * float(np.abs(b * y - w * z).sum()) for b, w in corners)
+            upper += upper_point(_furthest(sums, box), self.level)
+        else:
+            upper = max(0.5 * float(np.abs(b * a - w * c).sum()) for b, w in corners)
+            k = order_of(len(e), self.level)
+            upper += float(np.partition(_furthest(walks, box), k, axis=0)[k].max())
+        estimate = 0.5 * float(np.abs(inverse[0] * a - inverse[1] * c).sum())
+        return estimate, min(lower, estimate), max(upper, estimate)
+
+    def _centred(self, errors: Any, size: int) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """Return errors less their means, and the sums of the first 1, 2 ... m/2 of them.
+
+        The sums are for errors of one law, as those of the others have the same law.
+        """
+        if size in self.centred:
+            return self.centred[size]
+        e, u = (one - one.mean(axis=1, keepdims=True) for one in errors)
+        if self.draws.shared is None:
+            return e, u, None
+        few = max(size // 2, 1)
+        walks = np.array([one[:, :few].cumsum(axis=1) for one in (e, u)])
+        self.centred[size] = e, u, walks
+        return e, u, walks
+
+
+def _furthest(sums: FloatArray, box: FloatArray) -> FloatArray:
+    """Return the largest β·first - ω·second for β and ω in a box, elementwise."""
+    most = np.maximum(sums[0] * box[0, 0], sums[0] * box[1, 0])
+    return np.asarray(most + np.maximum(-sums[1] * box[0, 1], -sums[1] * box[1, 1]))
+
+
+def _least_index(a: FloatArray, c: FloatArray, box: FloatArray) -> float:
+    """Return the least ½Σ abs(βaᵢ - ωcᵢ) in a box.
+
+    It is convex, and grows along each ray: its least value is where β or ω is least, at the
+    weighted median of the points where a term is 0.
+    """
+    found = np.inf
+    for one, other, at in ((a, c, 0), (c, a, 1)):
+        first = one * box[0, at]
+        weight = np.abs(other)
+        best = box[0, 1 - at]
+        if weight.any():
+            used = weight > 0.0
+            zeros = first[used] / other[used]
+            order = np.argsort(zeros)
+            share = np.cumsum(weight[used][order])
+            median = zeros[order][int(np.searchsorted(share, 0.5 * share[-1]))]
+            best = float(np.clip(median, box[0, 1 - at], box[1, 1 - at]))
+        found = min(found, 0.5 * float(np.abs(first - best * other).sum()))
+    return found
 
 
 class _Draws:
@@ -458,5 +644,10 @@ class _Draws:
 
 def upper_point(drawn: FloatArray, tail: float) -> float:
     """Return the order statistic that one more draw exceeds with this probability at most."""
-    k = int(np.ceil((1.0 - tail) * (drawn.size + 1) - 1e-9))
-    return float(np.partition(drawn, k - 1)[k - 1])
+    k = order_of(drawn.size, tail)
+    return float(np.partition(drawn, k)[k])
+
+
+def order_of(size: int, tail: float) -> int:
+    """Return the position, from 0, of that order statistic among so many draws."""
+    return int(np.ceil((1.0 - tail) * (size + 1) - 1e-9)) - 1

@@ -11,14 +11,15 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy import special
 
-from dpinfer._check import FloatArray, check_alpha, check_integer, check_scalar, show
+from dpinfer._check import FloatArray, check_alpha, check_integer, check_option, check_scalar, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.functions._operators import LARGEST, Found, by_rate, by_series, by_stencils, stencil_of
 from dpinfer.mechanisms.independent import Mechanism
+from dpinfer.queries.domain import SUMMED
 from dpinfer.releases.by_label import groups_of
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import ERROR_COVERED, Intervals
+from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame, split_labels
 from dpinfer.results.presentation import Rows
 from dpinfer.results.tables import Table
@@ -34,6 +35,8 @@ _FEWEST = 30
 
 _MOST_ARGUMENTS = 5
 _MOST_DEGREES = 8
+
+_UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 
 _EXACT = "exactly unbiased, with an unbiased variance"
 
@@ -185,6 +188,7 @@ class FunctionEstimate(Rows):
             added = {name: np.asarray(getattr(self, name)).sum(axis=-1) for name in self._by_row}
             return replace(self, **added)
         groups, index = groups_of(self.labels, len(self), by)
+        refuse_totals(groups, self.labels)
         shape = () if index is None else (len(index),)
         added = {
             name: (groups @ np.ravel(np.asarray(getattr(self, name)))).reshape(shape)
@@ -502,7 +506,39 @@ def area_table(
         table = sparse.csr_array((np.ones(len(x)), np.arange(len(x)), at), shape=(size, len(x)))
         return table, x.shape[:-1], None
     table, labels = groups_of(x.labels, len(x), by)
+    refuse_totals(table, x.labels)
     return sparse.csr_array(table), () if labels is None else (len(labels),), labels
+
+
+def refuse_totals(table: Any, labels: pd.Index | None) -> None:
+    """Refuse areas whose cells come with sums of these, which are no cells themselves."""
+    for level in range(0 if labels is None else labels.nlevels):
+        held = labels.get_level_values(level)  # type: ignore[union-attr]
+        if getattr(held.dtype, "kind", "O") != "O":
+            continue
+        summed = np.array([1.0 * (isinstance(label, str) and label == SUMMED) for label in held])
+        each = table @ summed
+        mixed = (each > 0.0) & (each < table @ np.ones(len(summed)))
+        if mixed.any():
+            name = f"level_{level}" if held.name is None else held.name
+            raise InvalidParameterError(
+                f"values must be the cells of an area and not their sums as well, got labels with "
+                f"{SUMMED!r} for {name} beside others: choose one table first, as by "
+                f"where(\"{name} != '{SUMMED}'\") of a release, or rows of a fit by their labels"
+            )
+
+
+def within_areas(areas: pd.Index | None, size: int, inner: pd.Index) -> pd.Index:
+    """Return labels of rows within each of so many areas, numbered where they have none."""
+    import pandas as pd
+
+    own = pd.RangeIndex(size, name="area") if areas is None else areas
+    outer = own.repeat(len(inner))
+    levels = [outer.get_level_values(at) for at in range(own.nlevels)]
+    for at in range(inner.nlevels):
+        held = inner.get_level_values(at)
+        levels.append(held.take(np.tile(np.arange(len(inner)), size)))
+    return pd.MultiIndex.from_arrays(levels, names=[*own.names, *inner.names])
 
 
 def areas_of(x: NoisyValues, by: Any) -> tuple[list[Positions], tuple[int, ...], pd.Index | None]:
@@ -557,6 +593,20 @@ def _estimates(parts: list[NoisyValues], found: Found) -> FunctionEstimate:
     )
 
 
+OF_CELLS = (
+    "by itself sampling looks like segregation, by an amount that depends on who could be in which "
+    "cell, which counts do not tell"
+)
+
+
+def only_noise(uncertainty: Any, who: str, why: str) -> None:
+    """Refuse sampling where nothing is known of it."""
+    if check_option(uncertainty, "uncertainty", _UNCERTAINTIES) != "noise":
+        raise InvalidParameterError(
+            f"uncertainty must be 'noise' for {who}, which is about the confidential counts: {why}"
+        )
+
+
 def totals_of(
     given: Any, name: str, x: NoisyValues, shape: tuple[int, ...], labels: pd.Index | None
 ) -> FloatArray | None:
@@ -570,31 +620,21 @@ def totals_of(
                 "use functions.function_confint with method='simulate', which is approximate"
             )
         return None
-    array, own = split_labels(given, name, ge=1, le=1e15)
+    return known_total(given, shape, labels, name).reshape(shape)
+
+
+def known_total(
+    total: Any, shape: tuple[int, ...], labels: pd.Index | None, name: str = "total"
+) -> FloatArray:
+    """Return the total of each area, (areas,), where it is known exactly."""
+    given, own = split_labels(total, name, ge=1, le=1e15)
     if own is not None and labels is not None and not own.equals(labels):
         raise InvalidParameterError(
             f"{name} must have the labels of the areas in their order: reindex it first"
         )
-    if array.shape not in ((), shape):
-        raise InvalidParameterError(
-            f"{name} must be a number or have one entry for each area, of shape {shape}, got "
-            f"{array.shape}"
-        )
-    return array
-
-
-def known_total(total: Any, shape: tuple[int, ...], labels: Any, size: int) -> FloatArray | None:
-    """Return the total of each area, (areas,), where it is known exactly."""
-    if total is None:
-        return None
-    given, own = split_labels(total, "total", ge=1, le=1e15)
-    if own is not None and labels is not None and not own.equals(labels):
-        raise InvalidParameterError(
-            "total must have the labels of the areas in their order: reindex it first"
-        )
     if given.shape not in ((), shape):
         raise InvalidParameterError(
-            f"total must be a number or have one entry for each area, of shape {shape}, got "
+            f"{name} must be a number or have one entry for each area, of shape {shape}, got "
             f"{given.shape}"
         )
-    return np.broadcast_to(given.ravel() if given.ndim else given, size)
+    return np.broadcast_to(given.ravel() if given.ndim else given, int(np.prod(shape)))

@@ -20,6 +20,8 @@ from dpinfer._check import (
 from dpinfer._style import COLOURS, PALE, REFERENCE, add_legend, marker, plain, series, styled_axes
 from dpinfer.errors import InvalidParameterError
 from dpinfer.functions.concentration import CELLS
+from dpinfer.functions.ecological import IdentifiedBounds
+from dpinfer.functions.grouped import PERSONS
 from dpinfer.functions.segregation import IndexIntervals
 from dpinfer.functions.survival import SurvivalCurve
 from dpinfer.plotting.results import check_words, covered, frame_of
@@ -146,15 +148,17 @@ def plot_lorenz(band: Any, *, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    band : IndexIntervals
-        The band of one area, made by :func:`dpinfer.functions.lorenz_bands`.
+    band : IndexIntervals or IdentifiedBounds
+        The band of one area, made by :func:`dpinfer.functions.lorenz_bands` or
+        :func:`dpinfer.functions.grouped_lorenz_bands`, of which both estimated bounds are drawn.
     ax : matplotlib.axes.Axes, optional
         Where to draw; by default a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes with the drawing: share of the cells, from the smallest, and share that they hold.
+        The axes with the drawing: share of the cells or persons, from the smallest or poorest, and
+        share that they hold.
 
     Raises
     ------
@@ -174,14 +178,19 @@ def plot_lorenz(band: Any, *, ax: Axes | None = None) -> Axes:
     ['95 % band', 'noisy counts', 'equality']
     """
     labels = getattr(band, "labels", None)
-    if not isinstance(band, IndexIntervals) or labels is None or labels.names != [CELLS]:
+    grouped = isinstance(band, IdentifiedBounds)
+    name = PERSONS if grouped else CELLS
+    known = grouped or isinstance(band, IndexIntervals)
+    if not known or labels is None or labels.names != [name]:
         raise InvalidParameterError(
-            "band must be the Lorenz curve of one area, as functions.lorenz_bands makes it, got "
+            "band must be the Lorenz curve of one area, as functions.lorenz_bands and "
+            "functions.grouped_lorenz_bands make it, got "
             f"{show(band)}: choose the area by its label"
         )
     x = np.append(0.0, labels.to_numpy())
-    low, high, noisy = (
-        np.append(0.0, np.asarray(one)) for one in (band.lower, band.upper, band.plug_in)
+    curves = (band.least, band.most) if grouped else (band.plug_in,)
+    low, high, *noisy = (
+        np.append(0.0, np.asarray(one)) for one in (band.lower, band.upper, *curves)
     )
     axes = styled_axes(ax)
     axes.fill_between(
@@ -193,9 +202,11 @@ def plot_lorenz(band: Any, *, ax: Axes | None = None) -> Axes:
         linewidth=0,
         label=f"{100 * (1 - band.alpha):.6g} % band",
     )
-    axes.plot(x, noisy, label="noisy counts", **series(0))
+    for at, curve in enumerate(noisy):
+        said = "bounds" if grouped else "noisy counts"
+        axes.plot(x, curve, label=None if at else said, **series(0))
     axes.plot([0.0, 1.0], [0.0, 1.0], label="equality", color=REFERENCE, linestyle=":")
-    axes.set_xlabel("\n".join([CELLS, *covered(band.summary_frame().attrs)]))
+    axes.set_xlabel("\n".join([name, *covered(band.summary_frame().attrs)]))
     axes.set_ylabel("share that they hold")
     add_legend(axes)
     return axes

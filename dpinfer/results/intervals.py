@@ -325,7 +325,7 @@ class Intervals(_Sets):
         if lower.size != 1:
             none = np.count_nonzero(lower > upper)
             empty = f", {none} of them empty" if none else ""
-            return f"{type(self).__name__}({lower.size} intervals{empty}, {how})"
+            return f"{type(self).__name__}({lower.size} {self.counted.lower()}{empty}, {how})"
         if lower > upper:
             return f"{type(self).__name__}(empty, {how})"
         return f"{type(self).__name__}([{lower.item():.6g}, {upper.item():.6g}], {how})"

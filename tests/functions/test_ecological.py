@@ -38,6 +38,92 @@ def test_both_bounds_are_covered(method, law, known):
     assert held.sum() >= 155
 
 
+@pytest.mark.parametrize("method", ["bound", "box"])
+@pytest.mark.parametrize("known", [False, True])
+def test_bounds_of_noisy_outcomes_are_covered(method, known):
+    """Of 200 at level 0.8, 120 or more: fewer by chance in 1 of 10¹⁰. Plugging in covers in few."""
+    laws = dpi.Geometric(scale=7.0), dpi.Laplace(scale=7.0), dpi.Geometric(scale=9.0)
+    rng = np.random.default_rng(5)
+    a, b, votes = (
+        x + law.rvs((200, 60), rng=rng) for x, law in zip((FIRST, SECOND, VOTES), laws, strict=True)
+    )
+    whole = np.tile(FIRST + SECOND, (200, 1)) if known else None
+    found = ecological_bounds(
+        a, None if known else b, votes, sizes=whole, method=method, alpha=0.2, rng=1,
+        mechanism=(laws[0], None, laws[2]) if known else laws,
+    )  # fmt: skip
+    held = (found.lower <= LEAST) & (found.upper >= MOST)
+    if method == "box":
+        least, most = np.maximum(0, VOTES - SECOND), np.minimum(FIRST, VOTES)
+        held = ((found.lower <= least) & (most <= found.upper)).all(axis=1)
+    assert held.sum() >= 120
+    if method == "bound":
+        plain = (found.plug_in_least <= LEAST) & (found.plug_in_most >= MOST)
+        assert plain.mean() < 0.4
+        same = ecological_bounds(
+            dpi.noisy(a, mechanism=laws[0]), None if known else dpi.noisy(b, mechanism=laws[1]),
+            dpi.noisy(votes, mechanism=laws[2]), sizes=whole, alpha=0.2, rng=1,
+        )  # fmt: skip
+        np.testing.assert_array_equal(same.upper, found.upper)
+
+
+def test_parts_of_errors_by_brute_force():
+    """Points of sums of max(e⁻, ε⁻) and of (ε - u)⁺ of other draws, within 6 %: 1 in 10⁷."""
+    laws = dpi.Laplace(scale=3.0), dpi.Laplace(scale=2.0), dpi.Laplace(scale=4.0)
+    a, b, t = FIRST + 0.5, SECOND + 0.5, VOTES + 0.5
+    found = ecological_bounds(a, b, t, mechanism=laws, reps=9999, rng=1)
+    e, u, own = (law.rvs((20000, 60), rng=k) for k, law in enumerate(laws))
+    up = np.quantile(np.maximum(np.maximum(-e, -own), 0).sum(axis=1), 0.975)
+    down = np.quantile(np.maximum(own - u, 0).sum(axis=1), 0.975)
+    assert found.upper - np.minimum(a, t).sum() == pytest.approx(up, rel=0.06)
+    assert np.maximum(t - b, 0).sum() - found.lower == pytest.approx(down, rel=0.06)
+    exact = ecological_bounds(a, b, dpi.noisy(t, mechanism=dpi.Exact()), mechanism=laws[:2], rng=1)
+    plain = ecological_bounds(a, b, t, mechanism=laws[:2], rng=1)
+    assert list(exact) == list(plain)
+    with pytest.raises(InvalidParameterError, match="where outcome is noisy"):
+        ecological_bounds(a, b, t, mechanism=laws, method="soft")
+    shared = dpi.noisy(a, mechanism=laws[0])
+    with pytest.raises(InvalidParameterError, match="independent noises"):
+        ecological_bounds(shared, b, shared, mechanism=(None, laws[1], None))
+
+
+def test_goodman_of_noisy_outcomes():
+    """Of 25 at level 0.95 both rates in 16 or more: fewer by chance in 1 of 10⁶."""
+    law, covered = dpi.Laplace(scale=15.0), 0
+    for seed in range(25):
+        a, b, votes, _ = composed(200, seed)
+        noisy = votes + law.rvs(200, rng=seed)
+        laws = dpi.Laplace(scale=28.0), dpi.Laplace(scale=28.0), law
+        found = goodman(a, b, noisy, mechanism=laws, assume="constant rates")
+        covered += bool(found["group"].contains(0.6)) and bool(found["rest"].contains(0.3))
+    assert covered >= 16
+
+
+CONTRADICTIONS = {
+    "votes of persons": ({"outcome": FIRST + SECOND + (np.arange(60) == 7)}, "contradict"),
+    "votes of sizes": (
+        {"rest": None, "sizes": FIRST + SECOND, "outcome": FIRST + SECOND + 1},
+        "outcome must be at most",
+    ),
+    "group of sizes": ({"rest": None, "sizes": FIRST - 1, "outcome": 0 * FIRST}, "group must be"),
+    "negative": ({"rest": SECOND - 300, "outcome": 0 * FIRST}, "rest must be >= 0"),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_exact_columns_that_contradict_each_other_are_refused(name):
+    change, match = CONTRADICTIONS[name]
+    call = {"group": FIRST, "rest": SECOND, "outcome": VOTES, "mechanism": dpi.Exact()} | change
+    with pytest.raises(InvalidParameterError, match=match):
+        ecological_bounds(**call)
+    noise = dpi.Geometric(scale=1.0)
+    if name == "votes of persons":
+        # with noise nothing contradicts
+        ecological_bounds(**call | {"mechanism": noise})
+        with pytest.raises(InvalidParameterError, match="at position 7"):
+            goodman(**call, assume="constant rates")
+
+
 def test_soft_ends_are_unbiased_for_a_function_beyond_the_bound():
     """By exact sums over the noise, for one precinct repeated: E of the estimate is r >= min."""
     law, t = dpi.Geometric(scale=2.0), 9
@@ -84,21 +170,21 @@ def composed(m, seed, slope=0.0):
 
 
 def test_goodman_is_right_where_rates_are_constant_and_not_where_not():
-    """Of 60 at level 0.95, 48 or more: fewer by chance in 1 of 10⁶ if 93 % cover."""
+    """Of 30 at level 0.95, 21 or more: fewer by chance in 1 of 10⁵ if 93 % cover."""
     law = dpi.Laplace(scale=28.0)
     covered, naive, biased = 0, [], 0
-    for seed in range(60):
+    for seed in range(30):
         a, b, votes, _ = composed(300, seed)
         found = goodman(a, b, votes, mechanism=law, assume="constant rates")
         covered += bool(found["group"].contains(0.6)) and bool(found["rest"].contains(0.3))
         naive.append(found["group"].plug_in - 0.6)
-        if seed < 15:
+        if seed < 10:
             a, b, votes, _ = composed(300, seed, slope=0.4)
             found = goodman(a, b, votes, mechanism=law, assume="constant rates")
             biased += bool(found["group"].contains(0.6))
-    assert covered >= 46
+    assert covered >= 21
     assert np.mean(naive) < -0.01
-    assert biased <= 3
+    assert biased <= 2
     assert found.guarantee.startswith("model")
     assert found.uncertainty == "noise+sampling"
 
@@ -116,7 +202,7 @@ def test_goodman_without_noise_is_least_squares():
 
 def test_goodman_refuses_what_the_bounds_refute():
     first, second = np.full((2, 40), 100) + np.arange(40) * np.array([[1], [-1]])
-    votes = np.maximum(2 * first - 60, 0)
+    votes = 2 * first - 80
     with pytest.raises(NotEstimableError, match="rates are not constant"):
         goodman(first, second, votes, mechanism=dpi.Exact(), assume="constant rates")
     with pytest.raises(NotEstimableError, match="differ by more than the noise"):

@@ -44,20 +44,20 @@ LAWS = [
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_noise_makes_no_bias(law):
-    """50 releases: means within 6 standard errors, and standard errors right to a half."""
+    """40 releases: means within 6 standard errors, and standard errors right to a half."""
     rng = np.random.default_rng(4)
-    shape = (50, 600)
+    shape = (40, 600)
     xs, ys = (f + law.rvs(shape, rng=rng) for f in (X, Y))
     found = [moments(x, mechanism=law) for x in xs]
     estimate = np.array([one.estimate for one in found])
-    error = estimate.std(axis=0) / np.sqrt(50)
+    error = estimate.std(axis=0) / np.sqrt(40)
     assert (np.abs(estimate.mean(axis=0) - plain(X)) < 6.0 * error).all()
     half = np.array([0.5 * one.width for one in found]).mean(axis=0) / stats.norm.isf(0.025)
     np.testing.assert_allclose(half, estimate.std(axis=0), rtol=0.5)
     assert (np.mean([one.plug_in for one in found], axis=0)[1] - plain(X)[1]) > 4.5 * error[1]
     pairs = [covariance_confint((x, y), mechanism=law) for x, y in zip(xs, ys, strict=True)]
     estimate = np.array([one.estimate for one in pairs])
-    error = estimate.std(axis=0) / np.sqrt(50)
+    error = estimate.std(axis=0) / np.sqrt(40)
     want = np.cov(X, Y)[np.triu_indices(2)]
     assert (np.abs(estimate.mean(axis=0) - want) < 6.0 * error).all()
     half = np.array([0.5 * one.width for one in pairs]).mean(axis=0) / stats.norm.isf(0.025)
@@ -65,17 +65,17 @@ def test_noise_makes_no_bias(law):
 
 
 def test_correlations_cover():
-    """Of 150 at level 0.95, 122 by chance in 1 of 10⁷ at most if they covered in 0.95."""
+    """Of 80 at level 0.95, 61 by chance in 1 of 10⁹ at most if they covered in 0.95."""
     law = dpi.Gaussian(sigma=15.0)
     rng = np.random.default_rng(5)
     r = np.corrcoef(X, Y)[0, 1]
     held = naive = 0
-    for _ in range(150):
+    for _ in range(80):
         pair = X + law.rvs(600, rng=rng), Y + law.rvs(600, rng=rng)
         found = correlation_confint(pair, mechanism=law)
         held += bool(found.contains(r).iloc[0])
         naive += found.plug_in.iloc[0] > r - 0.05
-    assert held >= 122
+    assert held > 61
     assert naive == 0
 
 

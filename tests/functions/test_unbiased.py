@@ -197,6 +197,27 @@ def test_sums_by_area():
     assert pickle.loads(pickle.dumps(sums)).params.equals(sums.params)
 
 
+def test_sums_of_cells_are_no_cells_of_an_area():
+    """A release of overlapping tables has totals beside the cells, under the label *."""
+    index = pd.MultiIndex.from_product([["n", "s"], ["x", "y"]], names=["area", "cell"])
+    counts = pd.Series([30, 20, 40, 10], index)
+    law = dpi.Geometric(scale=2.0)
+    tables = [counts, counts.groupby("area").sum()]
+    release = dpi.Release.from_tables(tables, mechanism=law)
+    herfindahl, both = dpi.functions.herfindahl, {"total": [50, 50], "by": "area"}
+    for call in (
+        lambda: herfindahl(release, **both),
+        lambda: dpi.unbiased(np.square, release).sum(),
+        lambda: dpi.functions.histogram_quantile_confint(dpi.combine(release), by="area"),
+    ):
+        with pytest.raises(InvalidParameterError, match=r"where\(\"cell != '\*'\"\)"):
+            call()
+    cells = herfindahl(release.where("cell != '*'"), **both)
+    np.testing.assert_allclose(cells.params, herfindahl(counts, mechanism=law, **both).params)
+    totals = dpi.unbiased(np.square, release.where("cell == '*'")).sum()
+    assert totals.counts == 2
+
+
 def test_intervals_cover():
     """Of 2,000 intervals of level 0.9 about 1,800: fewer than 1,740 by chance 1 in 10⁵."""
     f = RNG.poisson(12, 100)

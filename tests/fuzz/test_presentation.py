@@ -140,7 +140,9 @@ RESULTS = {
     "IndexIntervals": lambda: made("dissimilarity_confint"),
     "SurvivalCurve": lambda: made("survival_confint"),
     "QuantileSets": lambda: made("histogram_quantile_confint"),
-    "EcologicalBounds": lambda: made("ecological_bounds"),
+    "IdentifiedBounds": lambda: made("ecological_bounds"),
+    "IdentifiedBounds, a curve": lambda: made("grouped_lorenz_bands"),
+    "IndexIntervals, a life table": lambda: made("life_table_confint"),
     "Ranking": lambda: dpi.intervals.ranking(LABELLED, mechanism=SMOOTH),
     "ReplicateIntervals": lambda: dpi.intervals.replicate_confint(
         COUNTS, COUNTS.to_numpy() + np.arange(12.0)[:, None] - 5.0

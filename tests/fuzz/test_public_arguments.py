@@ -83,8 +83,9 @@ RESULTS = set(
     AdjustedTests Amplification AmplifiedCurve AmplifiedDP BoundedIntervals BudgetSplit
     ClippedEstimate
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
-    DifferenceAudit EcologicalBounds ErrorEstimate FrozenDensity FrozenMass FrozenNoise
+    DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise
     FunctionEstimate FunctionPosterior GeneralizationBound HierarchyEstimate HypothesisResult
+    IdentifiedBounds
     IndexIntervals Intervals LedgerEntry LinearEstimate LocalLevel LoglinearFit MarginalsEstimate
     MembershipAudit MomentsRegression MultiplicativeWeightsRelease NoisyGLM NoisyRegression
     NoisyValues PairLoss PooledEstimate PosteriorBounds PrivacyLoss PrivateMeanInterval Problem

@@ -72,8 +72,8 @@ CENSORED = {"values": [18.0, 25.0, np.nan], "target": "cells", "mechanism": NOIS
 CENSORED |= {"cells": 3, "by": [1, 1, 2], "upper": 90.0, "width": None, "alpha": 0.1}
 CENSORED |= {"alternative": "larger", "simultaneous": True, "method": "bound"}
 
-AREA = {"by": None, "mechanism": NOISE}
-TWO_GROUPS = {"group": THREE, "other": [30, 9, 21], "totals": (76, 60), "signs": [1, 1, -1]}
+AREA = {"by": None, "mechanism": NOISE, "uncertainty": "noise"}
+TWO_GROUPS = {"group": THREE, "other": [30, 9, 21], "totals": None, "signs": [1, 1, -1]}
 TWO_GROUPS |= AREA | {"alpha": 0.1, "reps": 99, "rng": 1}
 RATES = {"events": THREE, "population": [600, 700, 800], "weights": [3.0, 2.0, 1.0], "by": None}
 RATES |= {"mechanism": NOISE, "uncertainty": "noise", "method": "bound", "alpha": 0.1}
@@ -83,6 +83,8 @@ LIVES |= {"simultaneous": True, "alpha": 0.1}
 COLUMNS = {"columns": (list(range(100)), [i * 7 % 100 for i in range(100)]), "mechanism": NOISE}
 COLUMNS |= {"uncertainty": "noise+sampling", "alpha": 0.1}
 CONCENTRATION = {"total": 76, "alpha": 0.1, "reps": 99, "rng": 1} | AREA
+BRACKETS = {"counts": THREE, "edges": [0.0, 1.0, 2.0, 3.0], "total": 76, "alpha": 0.1}
+BRACKETS |= {"reps": 99, "rng": 1} | AREA
 MANY = [80, 70, 60, 40, 20, 10, 75, 65, 30, 15, 50, 44]
 OF_GROUP = {"group": THREE, "rest": [30, 9, 21], "total": 76} | AREA
 
@@ -401,6 +403,12 @@ VALID = {
     "function_confint": {"values": THREE, "function": np.sqrt, "method": "bound"}
     | AREA
     | {"monotone": 1, "lower": 0.0, "alpha": 0.1, "reps": 99, "rng": 1},
+    "grouped_gini_confint": BRACKETS,
+    "grouped_lorenz_bands": BRACKETS | {"points": [0.5, 1.0]},
+    "life_table_confint": {"deaths": [40, 30, 20], "population": [6000, 700, 80]}
+    | {"ages": [0.0, 20.0, 60.0], "ax": [8.0, 20.0], "method": "bound", "radix": 1.0}
+    | {"alpha": 0.1}
+    | AREA,
     "histogram_quantile_confint": {"counts": THREE, "p": 0.5, "edges": [0.0, 1.0, 2.0, 3.0]}
     | {"total": 76, "alpha": 0.1}
     | AREA,
@@ -415,7 +423,7 @@ VALID = {
     "goodman": {"group": MANY, "rest": MANY[::-1], "outcome": [0.4 * 90] * 12}
     | {"assume": "constant rates", "sizes": None, "mechanism": NOISE, "alpha": 0.1},
     "location_quotient_confint": {"group": THREE, "rest": [30, 9, 21], "totals": (76, 60)}
-    | {"mechanism": NOISE, "alpha": 0.1, "simultaneous": True},
+    | {"mechanism": NOISE, "alpha": 0.1, "simultaneous": True, "uncertainty": "noise"},
     "isolation": OF_GROUP,
     "exposure": OF_GROUP,
     "information_index": {"groups": (THREE, [30, 9, 21]), "totals": (76, 60)} | AREA,
