@@ -123,7 +123,7 @@ def standardized_rate_confint(
     to 30 areas the quantile is that of the sum itself, and the interval exact. With sampling the
     same holds with yₖ - λₖnₖ in the place of eₖ: exact intervals of all means λₖnₖ together are the
     bounds, and the largest of these means enter Chernoff's bound for Poisson events and noise.
-    It is about 1.5 times as wide as the asymptotic one: no sum of Poisson counts with unequal
+    It is 1.5 to 2.5 times as wide as the asymptotic one: no sum of Poisson counts with unequal
     weights has an exact interval, and that of Fay and Feuer is not proved to hold its level.
 
     ``"asymptotic"`` has the variance Σ (wₖ/zₖ)²v(yₖ) + (wₖyₖ/zₖ²)²v(zₖ), and with sampling

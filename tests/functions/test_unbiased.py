@@ -1,13 +1,13 @@
 """Unbiased estimates: their means and variances by sums and quadrature over the noise."""
 
 import pickle
-import time
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.polynomial import Polynomial
 from people import NEEDS_DATA, people
+from speed import gain
 
 import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError, NotEstimableError
@@ -312,9 +312,7 @@ def test_a_public_table(level, name, truth, most):
     assert np.sqrt(found.variance.mean()) == pytest.approx(spread, rel=0.15)
 
 
-def test_many_areas_take_a_second():
+def test_many_areas_are_quicker_than_one_by_one():
     law = dpi.Geometric(scale=5.0)
     y = 30 + law.rvs((10_000, 50), rng=1)
-    start = time.perf_counter()
-    dpi.unbiased(x_log_x, y, mechanism=law).sum().conf_int()
-    assert time.perf_counter() - start < 5
+    assert gain(lambda y: dpi.unbiased(x_log_x, y, mechanism=law).sum().conf_int(), y) > 5
