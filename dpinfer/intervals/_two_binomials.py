@@ -25,7 +25,7 @@ from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.mechanisms.weighted_sum import WeightedSum, fast_sum
+from dpinfer.mechanisms.weighted_sum import fast_sum, is_quick
 
 EDGE = 1e-11
 """Proportions nearer to 0 or 1 count as 0 or 1."""
@@ -153,7 +153,7 @@ def of_known_size(
 ) -> list[Sample]:
     """Return the count of a row, estimated from both of its cells."""
     noise = fast_sum(np.array([weight, 1.0 - weight]), laws)
-    if isinstance(noise, WeightedSum):
+    if not is_quick(noise):
         # a law without a table is too slow for so many points: one of the cells has to do
         weight = float(laws[0].variance <= laws[1].variance)
         noise = laws[0] if weight else laws[1]
@@ -198,7 +198,7 @@ def of_noisy_size(
         # the total without the other cell counts the same, and the noise decides which is used
         rest = fast_sum(np.ones(2), [laws[2], other])
         better = missing or float(rest.variance) < float(own.variance)
-        if better and not (alone and column == 0) and not isinstance(rest, WeightedSum):
+        if better and not (alone and column == 0) and is_quick(rest):
             lattice = other.is_integer and laws[2].is_integer
             half = (total - float(cells[1 - column]), rest, float(lattice), column == 1)
         halves.append(half)
