@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
-from dpinfer._numerics.lattice import tilted_range
+from dpinfer._numerics.lattice import slices, tilted_range
 from dpinfer.errors import ConvergenceError
 
 CGF = Callable[[NDArray[np.complex128]], NDArray[np.complex128]]
@@ -179,8 +179,8 @@ def along_hyperbola(
     ``deepest``: what K(s) - s x of less than that bounds is given as 0; ``rows``: of x at a time.
     """
     out = np.full(x.shape, -np.inf)
-    for start in range(0, x.size, rows):
-        points = x[start : start + rows]
+    for part in slices(x.size, rows):
+        points, found = x[part], out[part]
         crossing, bend = saddle(points)
         # both foci stay on one side of 0 and of the singularity
         room = crossing / (side + np.cos(ANGLE))
@@ -189,7 +189,6 @@ def along_hyperbola(
         level = cgf(crossing.astype(np.complex128)).real - crossing * points
         near = level > deepest
         path = crossing[near], axis[near], level[near]
-        found = out[start : start + rows]
         found[near] = _integral(cgf, points[near], path, kernel, side, ceiling)
     return out
 
@@ -323,9 +322,7 @@ class SawtoothSeries:
         Tails are the same to the last bit whatever else is asked for.
         """
         tail, gap = 0.5 - x / self._period, np.zeros(x.shape)
-        rows = max(1, BLOCK // max(len(self._frequency), 1))
-        for start in range(0, len(x), rows):
-            part = slice(start, start + rows)
+        for part in slices(len(x), BLOCK // max(len(self._frequency), 1)):
             angle = x[part, None] * self._frequency
             if self._damped:
                 gap[part] = self._constant + np.cos(angle) @ self._fejer

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray
-from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
+from dpinfer._numerics.counts import binom_pmf, binom_radius, binom_window
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS
@@ -264,9 +264,8 @@ def _lower_tail(t: FloatArray, n: float, p: FloatArray, noise: NoiseLaw) -> Floa
 def _groups(n: float, p: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """First and last counts of groups, and their probabilities, shape (groups, p)."""
     p = np.clip(p, EDGE, 1.0 - EDGE)
-    mode = np.minimum(np.floor((n + 1.0) * np.array([p.min(), p.max()])), n)
-    radius = binom_radius(mode, np.array(n), LOG_NEGLIGIBLE)
-    low, high = max(float(mode[0] - radius[0]), 0.0), min(float(mode[1] + radius[1]), n)
+    lows, highs = binom_window(np.array(n), np.array([p.min(), p.max()]))
+    low, high = float(lows[0]), float(highs[1])
     step = np.ceil((high - low + 1.0) / GROUPS)
     first = np.arange(low, high + 1.0, step)
     last = np.minimum(first + step - 1.0, high)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpinfer._check import FloatArray, Numbers, check_array, check_moments
 from dpinfer._numerics.atoms import AtomTails, added
 from dpinfer._numerics.inversion import HalfLineTable, SaddleGrid
+from dpinfer._numerics.lattice import slices
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._sums.choice import choose_route, lattice_table
 from dpinfer.mechanisms._sums.lattice import AtomTable
@@ -323,9 +324,9 @@ class WeightedSum(NoiseLaw):
         law._table = None
         return law
 
-    @cached_property
+    @property
     def _grid(self) -> SaddleGrid:
-        return SaddleGrid(self._terms.cgf, self._terms.abscissa, self._terms.std)
+        return self._terms.grid
 
     def _variance(self) -> FloatArray:
         return np.asarray(self._terms.variance)
@@ -361,11 +362,10 @@ class WeightedSum(NoiseLaw):
 
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
         out = np.zeros(shape)
-        columns = max(1, DRAWS // max(out.size, 1))
         for block in self._terms.blocks:
             which = np.repeat(np.arange(len(block)), block.counts.astype(np.intp))
-            for start in range(0, len(which), columns):
-                part = block.take(which[start : start + columns])
+            for columns in slices(len(which), DRAWS // max(out.size, 1)):
+                part = block.take(which[columns])
                 out += part.law._rvs((*shape, len(part)), rng) @ part.weights
         # sums wider than any one law on the whole numbers may leave the range of int64
         whole = self.is_integer and float(self.std) <= INTEGER_RANGE["le"]

@@ -15,7 +15,7 @@ from scipy import fft
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import poisson_pmf
-from dpinfer._numerics.lattice import by_squaring
+from dpinfer._numerics.lattice import by_squaring, slices
 from dpinfer.hypothesis_tests._quadratic.noises import (
     NEGLIGIBLE,
     WAVE,
@@ -382,8 +382,7 @@ class Interpolated(Factor):
             return
         flat = nodes.reshape(len(nodes), -1).view(np.float64)
         count = np.array([single.count for single in self.singles])
-        for start in range(0, len(self.matrix), _CELLS):
-            rows = slice(start, start + _CELLS)
+        for rows in slices(len(self.matrix), _CELLS):
             values = (self.matrix[rows] @ flat).view(np.complex128)
             if np.any(count[rows] > 1.0):
                 values **= count[rows, None]
@@ -555,9 +554,8 @@ class Transform:
 
     def __call__(self, t: FloatArray) -> ComplexArray:
         """Evaluate at increasing t > 0."""
-        rows = max(1, min(_ELEMENTS // self.circle, 64))
-        blocks = [self._block(t[start : start + rows]) for start in range(0, t.size, rows)]
-        return np.concatenate(blocks)
+        rows = min(_ELEMENTS // self.circle, 64)
+        return np.concatenate([self._block(t[part]) for part in slices(t.size, rows)])
 
     def _block(self, t: FloatArray) -> ComplexArray:
         # one row tells whether the nodes are enough, where the noise may make their width wrong

@@ -17,13 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray, show
-from dpinfer._numerics.lattice import Lattice, common_spacing
+from dpinfer._numerics.lattice import Lattice, common_spacing, slices
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._quadratic.cells import (
-    Cells,
-    Transform,
-    angles,
-)
+from dpinfer.hypothesis_tests._quadratic.cells import Cells, Transform, angles
 from dpinfer.hypothesis_tests._quadratic.listed import Enumeration, feasible
 from dpinfer.hypothesis_tests._quadratic.noises import noise_parts
 from dpinfer.hypothesis_tests._quadratic.two_cells import (
@@ -497,9 +493,7 @@ class _Line:
         fades = [np.ones(t.size)] if whole else [_fade(t / (part * t[-1])) for part in _FADES]
         weighted = np.stack([terms * fade for fade in fades], axis=1)
         out = np.empty((q.size, len(fades)))
-        rows = max(1, _SLICE // t.size)
-        for start in range(0, q.size, rows):
-            part = slice(start, start + rows)
+        for part in slices(q.size, _SLICE // t.size):
             wave = np.exp(np.multiply.outer(q[part], z))
             out[part] = (wave @ weighted).real
         # the tails one period further are nearly 1

@@ -16,12 +16,8 @@ from scipy import special
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.atoms import Atoms, added, weightiest
-from dpinfer._numerics.inversion import SaddleGrid
 from dpinfer._numerics.lattice import GIVEN, common_spacing
-from dpinfer.mechanisms._sums.contour import (
-    ContourSum,
-    LatticeContour,
-)
+from dpinfer.mechanisms._sums.contour import ContourSum, LatticeContour
 from dpinfer.mechanisms._sums.lattice import (
     AtomTable,
     ConvolvedSum,
@@ -205,7 +201,7 @@ def tulap_and_another(terms: Terms) -> Route | None:
     edges, densities = listed._pieces(last)
     missing = 2.0 * float(listed._sf(edges[-1]))
     route = PiecewiseSum(
-        edges, densities, missing, (a, b), partial(excess, other), other._sf, _grid(terms)
+        edges, densities, missing, (a, b), partial(excess, other), other._sf, terms.grid
     )
     route.supremum = terms.supremum
     return route
@@ -262,10 +258,10 @@ def large_lattice_and_smooth(terms: Terms) -> Route | None:
 
 def _stepped(terms: Terms, classes: list[Lattice], smooth: Terms, rest: Tails) -> Route | None:
     """Take a wide lattice and a narrow density."""
-    reach = _grid(smooth).tilted_range(0.0, LOG_LOSS)[1]
+    reach = smooth.grid.tilted_range(0.0, LOG_LOSS)[1]
     narrow = 20.0 * smooth.std < terms.std and reach < MAX_ATOMS * classes[0].spacing
     wide = classes[0].route(TIGHT) if narrow and len(classes) == 1 else None
-    return None if wide is None else SteppedSum(rest, reach, wide, _grid(terms))
+    return None if wide is None else SteppedSum(rest, reach, wide, terms.grid)
 
 
 def several_lattices(terms: Terms) -> Route | None:
@@ -325,8 +321,8 @@ def _convolved(terms: Terms, classes: list[Lattice], rest: Tails, spacing: float
     deep = narrow.alone and not others and narrow.points < SMALL_LATTICE
     atoms, missing = _enumerate(classes, 740.0 if deep else LOG_LOSS)
     part = Terms([block for lattice in classes for block in lattice.terms.blocks])
-    reach = _grid(part).tilted_range(0.0, LOG_LOSS)[1]
-    return ConvolvedSum(atoms, missing, reach, rest, _grid(terms), spacing)
+    reach = part.grid.tilted_range(0.0, LOG_LOSS)[1]
+    return ConvolvedSum(atoms, missing, reach, rest, terms.grid, spacing)
 
 
 def _enumerate(classes: list[Lattice], loss: float) -> tuple[Atoms, float]:
@@ -345,10 +341,6 @@ def _enumerate(classes: list[Lattice], loss: float) -> tuple[Atoms, float]:
 def _width(terms: Terms) -> float:
     """Of the law: many standard deviations, and a step to each side where it is nearly always 0."""
     return max(SPAN * terms.std, 2.0 * float(terms.weights.max()))
-
-
-def _grid(terms: Terms) -> SaddleGrid:
-    return SaddleGrid(terms.cgf, terms.abscissa, terms.std)
 
 
 # Choice of the route to the law of a weighted sum: the first that takes the terms.

@@ -68,9 +68,8 @@ class LatticeContour(Route):
         self.spacing = spacing
         self._atol = atol
         unit = terms.scaled(1.0 / spacing)
-        grid = SaddleGrid(unit.cgf, unit.abscissa, unit.std)
         ceiling = np.pi / np.rint(unit.weights.max())
-        self._contour = TailContour(grid, kernel=_geometric_kernel, ceiling=float(ceiling))
+        self._contour = TailContour(unit.grid, kernel=_geometric_kernel, ceiling=float(ceiling))
         finest = terms.smallest_std / spacing
         self._log_upper, self.error_bound = _of(self._contour, finest, tabulated)
 

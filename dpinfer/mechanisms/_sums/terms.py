@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
-from dpinfer._numerics.lattice import GIVEN, snapped
+from dpinfer._numerics.inversion import SaddleGrid
+from dpinfer._numerics.lattice import GIVEN, slices, snapped
 from dpinfer._numerics.roots import find_root
 from dpinfer.mechanisms.independent import join
 from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, NoiseLaw, ParametricLaw
@@ -414,10 +415,9 @@ class Block:
         return Block(self.law, self.weights * factor, self.counts)
 
     def cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        columns = max(1, CHUNK // max(s.size, 1))
         total = np.zeros(s.shape, dtype=np.complex128)
-        for start in range(0, len(self), columns):
-            part = self.take(slice(start, start + columns))
+        for columns in slices(len(self), CHUNK // max(s.size, 1)):
+            part = self.take(columns)
             total += log_mgf(part.law, s[..., None] * part.weights, part.counts)
         return total
 
@@ -496,6 +496,10 @@ class Terms:
                 default=np.inf,
             )
         )
+
+    @cached_property
+    def grid(self) -> SaddleGrid:
+        return SaddleGrid(self.cgf, self.abscissa, self.std)
 
     def scaled(self, factor: float) -> Terms:
         return Terms(block.scaled(factor) for block in self.blocks)
