@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.lattice import slices, tilted_range
 from dpinfer.errors import ConvergenceError
 
-CGF = Callable[[NDArray[np.complex128]], NDArray[np.complex128]]
+CGF = Callable[[ComplexArray], ComplexArray]
 
 NODES_PER_DECADE = 8
 FIRST_DECADE = -2.5
@@ -139,8 +138,6 @@ class SaddleGrid:
 
 # Tails by integration along a hyperbola through the saddle point.
 
-
-ComplexArray = NDArray[np.complex128]
 
 ANGLE = 3.0 * np.pi / 8.0
 """Asymptotic angle of the hyperbola: half way between π/4, below which a Gaussian factor grows,
@@ -352,9 +349,6 @@ class HalfLineTable:
     def __init__(self, function: Callable[[FloatArray], FloatArray], finest: float) -> None:
         self._function = function
         self._finest = finest
-        self._nodes = np.cos(np.pi * (np.arange(DEGREE) + 0.5) / DEGREE)
-        # values at the nodes to Chebyshev coefficients
-        self._transform = np.linalg.inv(np.polynomial.chebyshev.chebvander(self._nodes, DEGREE - 1))
         self._panels = np.zeros((0, DEGREE))
 
     def __call__(self, x: FloatArray) -> FloatArray:
@@ -371,8 +365,10 @@ class HalfLineTable:
             panel = len(self._panels)
             right = np.ldexp(self._finest, panel)
             left = 0.5 * right if panel else 0.0
-            x = 0.5 * (left + right) + 0.5 * (right - left) * self._nodes
-            row = self._transform @ self._function(x)
+            middle, half = 0.5 * (left + right), 0.5 * (right - left)
+            row = np.polynomial.chebyshev.chebinterpolate(
+                lambda y, middle=middle, half=half: self._function(middle + half * y), DEGREE - 1
+            )
             self._panels = np.vstack([self._panels, row])
 
     def _clenshaw(self, panel: FloatArray, y: FloatArray) -> FloatArray:

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.lattice import Lattice, common_spacing, slices
-from dpinfer._numerics.parts import ComplexArray, Part, Parts, Stretch, Total
+from dpinfer._numerics.parts import Part, Parts, Stretch, Total
 
 # What is left of an integral along a vertical line beyond some height: certified bounds.
 

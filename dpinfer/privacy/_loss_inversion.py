@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.atoms import SAME, Atoms, added
 from dpinfer._numerics.lattice import GIVEN, Lattice
 from dpinfer._numerics.line import (
@@ -44,7 +44,6 @@ from dpinfer._numerics.parts import (
     FAR_DROPPED,
     MOST_ATOMS,
     UNDERFLOW,
-    ComplexArray,
     Ladder,
     Part,
     Parts,

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from dpinfer._check import FloatArray
-from dpinfer._numerics.counts import poisson_pmf
+from dpinfer._check import ComplexArray, FloatArray
+from dpinfer._numerics.counts import poisson_pmf, poisson_radius
 from dpinfer._numerics.lattice import by_squaring, slices
 from dpinfer.hypothesis_tests._quadratic.noises import (
     NEGLIGIBLE,
     WAVE,
-    ComplexArray,
     NoiseParts,
     noise_parts,
     waves,
@@ -76,13 +75,11 @@ class Cell:
         """First count and Poisson probabilities from there on, in units of their sum."""
         if self.rate == 0.0:
             return 0, np.ones(1)
-        radius = np.sqrt(2.0 * _LOG_NEGLIGIBLE * self.rate) + 2.0
-        low = max(0, int(self.rate - radius))
-        high = int(self.rate + radius + 0.5 * _LOG_NEGLIGIBLE)
-        steps = np.log(self.rate / np.arange(low + 1.0, high + 1.0))
-        logs = np.concatenate([[0.0], np.cumsum(steps)])
-        pmf = np.exp(logs - logs.max())
-        return low, pmf / pmf.sum()
+        rate = np.asarray(self.rate)
+        radius = poisson_radius(np.floor(rate), _LOG_NEGLIGIBLE)
+        low, high = np.maximum(np.floor(rate) - radius, 0.0), np.floor(rate) + radius
+        pmf = poisson_pmf(np.arange(low, high + 1.0), rate)
+        return int(low), pmf / pmf.sum()
 
     @cached_property
     def _window(self) -> slice:

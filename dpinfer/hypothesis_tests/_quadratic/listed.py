@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.atoms import added, starts, tied
 from dpinfer._numerics.lattice import slices
 from dpinfer.hypothesis_tests._quadratic.cells import TIE, Cell, Cells
-from dpinfer.hypothesis_tests._quadratic.noises import ComplexArray
 
 _NEGLIGIBLE = 1e-21
 """Probability below which a value is left out."""
@@ -172,7 +171,7 @@ class Enumeration:
     def _each(self, q: FloatArray, side: float) -> FloatArray:
         """P(Q <= q), the values within rounding of q included (1) or not (-1)."""
         inside = np.vectorize(self._inside, [float])(tied(q, side, TIE))
-        return np.clip(inside / self._total, 0.0, 1.0)
+        return np.asarray(np.clip(inside / self._total, 0.0, 1.0))
 
     @cached_property
     def _total(self) -> float:

@@ -108,7 +108,7 @@ class TwoSmoothCells:
 
     def lower(self, q: FloatArray) -> FloatArray:
         """P(Q <= q)."""
-        return np.clip(np.vectorize(self._inside, [float])(q), 0.0, 1.0)
+        return np.asarray(np.clip(np.vectorize(self._inside, [float])(q), 0.0, 1.0))
 
     def error(self, q: FloatArray) -> FloatArray:
         """Bound on the absolute error; inf where the integrals take too long."""
@@ -304,7 +304,8 @@ class TwoWholeCells:
 
     def _each(self, q: FloatArray, side: float) -> FloatArray:
         """P(Q <= q), the values within rounding of q included (1) or not (-1)."""
-        return np.clip(np.vectorize(self._inside, [float])(tied(q, side, TIE)), 0.0, 1.0)
+        inside = np.vectorize(self._inside, [float])(tied(q, side, TIE))
+        return np.asarray(np.clip(inside, 0.0, 1.0))
 
     def _inside(self, q: float) -> float:
         if q < 0.0:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.inversion import HalfLineTable, SaddleGrid, TailContour
 from dpinfer._numerics.lattice import GIVEN
 from dpinfer.mechanisms._sums.terms import (
@@ -120,7 +119,7 @@ def _of(
     return table or contour.log_upper, 2e-12 if tabulated else 1e-12
 
 
-def _geometric_kernel(s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+def _geometric_kernel(s: ComplexArray) -> ComplexArray:
     return np.asarray(1.0 / np.expm1(s))
 
 
