@@ -349,6 +349,9 @@ class HalfLineTable:
     def __init__(self, function: Callable[[FloatArray], FloatArray], finest: float) -> None:
         self._function = function
         self._finest = finest
+        self._nodes = np.cos(np.pi * (np.arange(DEGREE) + 0.5) / DEGREE)
+        # values at the nodes to Chebyshev coefficients
+        self._transform = np.linalg.inv(np.polynomial.chebyshev.chebvander(self._nodes, DEGREE - 1))
         self._panels = np.zeros((0, DEGREE))
 
     def __call__(self, x: FloatArray) -> FloatArray:
@@ -365,10 +368,8 @@ class HalfLineTable:
             panel = len(self._panels)
             right = np.ldexp(self._finest, panel)
             left = 0.5 * right if panel else 0.0
-            middle, half = 0.5 * (left + right), 0.5 * (right - left)
-            row = np.polynomial.chebyshev.chebinterpolate(
-                lambda y, middle=middle, half=half: self._function(middle + half * y), DEGREE - 1
-            )
+            x = 0.5 * (left + right) + 0.5 * (right - left) * self._nodes
+            row = self._transform @ self._function(x)
             self._panels = np.vstack([self._panels, row])
 
     def _clenshaw(self, panel: FloatArray, y: FloatArray) -> FloatArray:

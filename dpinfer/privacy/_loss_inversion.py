@@ -244,6 +244,7 @@ MOST_MIXED = 64
 
 CLOSED_FORM = 1e-13
 SUMMATION = 1e-13
+"""Relative errors of SciPy's functions and of sums of positive terms, estimated."""
 
 
 class Inversion:

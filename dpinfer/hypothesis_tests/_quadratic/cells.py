@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -331,41 +330,33 @@ Evaluated = Callable[["Cell"], ComplexArray]
 """Gives the characteristic functions of a cell, shape (t, θ)."""
 
 
-class Factor(ABC):
-    """Part of the product of characteristic functions over the cells."""
-
-    @abstractmethod
-    def multiply(self, product: ComplexArray, evaluate: Evaluated, peak: float) -> None:
-        """Multiply a product over other cells, shape (t, θ), by that over these, in place.
-
-        ``peak`` is the size that products of all cells have elsewhere, if that is known, or 0.
-        """
-
-    @property
-    @abstractmethod
-    def evaluated(self) -> tuple[Cell, ...]:
-        """The cells that are evaluated."""
-
-
 @dataclass(frozen=True)
-class Single(Factor):
+class Single:
     """So many cells that are all alike."""
 
     cell: Cell
     count: float
 
     def multiply(self, product: ComplexArray, evaluate: Evaluated, peak: float) -> None:
+        """Multiply a product over other cells, shape (t, θ), by that over these, in place.
+
+        ``peak`` is the size that products of all cells have elsewhere, if that is known, or 0.
+        """
         value = evaluate(self.cell)
         product *= by_squaring(value, int(self.count), np.multiply)
 
     @property
     def evaluated(self) -> tuple[Cell, ...]:
+        """The cells that are evaluated."""
         return (self.cell,)
 
 
 @dataclass(frozen=True)
-class Interpolated(Factor):
-    """Cells that differ in their expectation only, by interpolation in its square root."""
+class Interpolated:
+    """Cells that differ in their expectation only, by interpolation in its square root.
+
+    Methods as of Single.
+    """
 
     cells: tuple[Cell, ...]
     matrix: FloatArray
@@ -401,6 +392,10 @@ class Interpolated(Factor):
     @property
     def evaluated(self) -> tuple[Cell, ...]:
         return self.cells
+
+
+Factor = Single | Interpolated
+"""Part of the product of characteristic functions over the cells."""
 
 
 def _last_coefficients(degree: int) -> FloatArray:

@@ -118,6 +118,7 @@ def number_of_values(terms: Sequence[Term], bound: float) -> float:
 
 
 _ERROR = 1e-13
+"""Of rounding, estimated, and of what is left out, which is far less."""
 
 _BUDGET = 2e7
 """Complex numbers handled at most for one tail: a second or so."""

@@ -49,6 +49,7 @@ class BinomialCount:
 
 
 _ERROR = 1e-12
+"""Of the rule on panels as short as these, estimated."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
@@ -184,6 +185,7 @@ class TwoSmoothCells:
 
 
 _TWO_WHOLE_ERROR = 1e-13
+"""Of rounding, estimated."""
 
 _FAR = 1e-3
 """Upper tails below are summed up anew from what is beyond, all of it positive."""

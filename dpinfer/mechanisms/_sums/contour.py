@@ -114,7 +114,7 @@ class LatticeContour(Route):
 def _of(
     contour: TailContour, smallest: float, tabulated: bool
 ) -> tuple[Callable[[FloatArray], FloatArray], float]:
-    """Logarithms of tails, from a table or not, and a bound on the errors of tails."""
+    """Logarithms of tails, from a table or not, and their error, which is estimated."""
     table = HalfLineTable(contour.log_upper, 0.25 * smallest) if tabulated else None
     return table or contour.log_upper, 2e-12 if tabulated else 1e-12
 

@@ -225,7 +225,7 @@ class LatticeSeries(Route):
         n, values = nodes
         self._period = period
         self._series = SawtoothSeries(n, values, 0.5 * period, period, damped=False, whole=True)
-        # an angle has an error proportional to n, and its sine a factor below 1/(2n)
+        # estimated: an angle has an error proportional to n, and its sine a factor below 1/(2n)
         rounding = 1e-15 * (1.0 + np.abs(values).sum())
         self.floor = self.error_bound = float(
             4.0 * np.exp(-LATTICE_SERIES_LOG_LOSS) + dropped + rounding

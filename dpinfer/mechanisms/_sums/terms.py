@@ -34,7 +34,11 @@ class Tails(ABC):
     """The law of one symmetric sum S by its tails; subclasses answer for its upper half."""
 
     error_bound: float
-    """Absolute bound on the error of every probability."""
+    """Absolute bound on the error of every probability.
+
+    Proved for what is left out, wraps around or is cut off; the share of rounding and quadrature,
+    which is all of it where it is one number, is estimated.
+    """
 
     floor: float = 0.0
     """Probability below which tails are not accurate relatively; 0 where all are."""
