@@ -163,7 +163,7 @@ def accepted(upper: FloatArray) -> FloatArray:
     return np.clip(_ACCEPTED_PART * upper, ACCEPTED_ERROR, _LARGEST_ERROR)
 
 
-class Tails(Protocol):
+class Way(Protocol):
     """A way to the tails."""
 
     def upper(self, q: FloatArray) -> FloatArray: ...
@@ -171,7 +171,7 @@ class Tails(Protocol):
     def error(self, q: FloatArray) -> FloatArray: ...
 
 
-Maker = Callable[[], Tails | None]
+Maker = Callable[[], Way | None]
 
 
 class FirstAccurate:
@@ -183,7 +183,7 @@ class FirstAccurate:
 
     def __init__(self, makers: Sequence[Maker]) -> None:
         self._makers = list(makers)
-        self.made: list[Tails] = []
+        self.made: list[Way] = []
 
     @property
     def exists(self) -> bool:
@@ -203,7 +203,7 @@ class FirstAccurate:
         return self._best(q, lambda way, points: points)[1]
 
     def _best(
-        self, q: FloatArray, tail: Callable[[Tails, FloatArray], FloatArray]
+        self, q: FloatArray, tail: Callable[[Way, FloatArray], FloatArray]
     ) -> tuple[FloatArray, FloatArray]:
         """Tails and their errors."""
         points = np.ravel(q)
@@ -225,7 +225,7 @@ class FirstAccurate:
                     settled[rest] = error[rest] <= accepted(way.upper(points[rest]))
         return value.reshape(np.shape(q)), error.reshape(np.shape(q))
 
-    def _ways(self) -> Iterator[Tails]:
+    def _ways(self) -> Iterator[Way]:
         """Yield the ways; each is made when it is first needed."""
         yield from self.made
         while self._makers:
@@ -605,7 +605,7 @@ def _inverted(transform: Transform, lattice: Lattice | None) -> Inversion | None
 
 def _two_cells(
     nobs: int, value: FloatArray, centre: FloatArray, weight: FloatArray, noise: NoiseLaw
-) -> Tails | None:
+) -> Way | None:
     """Return the direct sum or quadrature for two cells with noises of the same sort."""
     share = value / value.sum()
     first, last = BinomialCount(nobs, float(share[0])).ends

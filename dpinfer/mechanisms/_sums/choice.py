@@ -77,7 +77,7 @@ SMALLEST_STEP = 1e-3
 
 
 @dataclass(frozen=True)
-class Lattice:
+class LatticeTerms:
     terms: Terms
     spacing: float
 
@@ -127,13 +127,13 @@ def single_term(terms: Terms, atol: float = GIVEN) -> Route | None:
     return SingleTerm(block.law._take(0), float(block.weights[0]), atol=atol)
 
 
-def one_lattice(terms: Terms, *, largest: float | None = None) -> Lattice | None:
+def one_lattice(terms: Terms, *, largest: float | None = None) -> LatticeTerms | None:
     """Whole-numbered terms on one lattice of at most so many points, if there is such a one."""
     ratios = terms.weights / terms.weights.min()
     if largest is None:
         largest = MAX_LATTICE if (ratios == np.rint(ratios)).all() else MAX_FOUND_LATTICE
     found = common_spacing(terms.weights, smallest=_width(terms) / largest)
-    return None if found is None else Lattice(terms, found[0])
+    return None if found is None else LatticeTerms(terms, found[0])
 
 
 def lattice(terms: Terms) -> Route | None:
@@ -150,10 +150,10 @@ def fine_lattice(terms: Terms) -> Route | None:
     return None if found is None else lattice_series(terms, found.spacing)
 
 
-def _simple_lattice(terms: Terms) -> Lattice | None:
+def _simple_lattice(terms: Terms) -> LatticeTerms | None:
     """Weights in simple ratios are on a lattice however many points that has."""
     found = common_spacing(terms.weights, smallest=terms.weights.max() / MAX_RATIO)
-    return None if found is None else Lattice(terms, found[0])
+    return None if found is None else LatticeTerms(terms, found[0])
 
 
 def lattice_table(terms: Terms) -> Tails | None:
@@ -188,7 +188,7 @@ def tulap_and_another(terms: Terms) -> Route | None:
     a, b = (float(part.weights[0]) for part in parts)
     other = parts[1].law._take(0)
     if isinstance(other, IntegerLaw):
-        lattice = Lattice(Terms(parts[1:]), b)
+        lattice = LatticeTerms(Terms(parts[1:]), b)
         rest = SingleTerm(listed, a)
         return _convolved(terms, [lattice], rest) if lattice.points <= FEW_ATOMS else None
     excess = _EXCESS.get(type(other))
@@ -256,7 +256,7 @@ def large_lattice_and_smooth(terms: Terms) -> Route | None:
     return lattice_and_smooth(terms, MAX_ATOMS)
 
 
-def _stepped(terms: Terms, classes: list[Lattice], smooth: Terms, rest: Tails) -> Route | None:
+def _stepped(terms: Terms, classes: list[LatticeTerms], smooth: Terms, rest: Tails) -> Route | None:
     """Take a wide lattice and a narrow density."""
     reach = smooth.grid.tilted_range(0.0, LOG_LOSS)[1]
     narrow = 20.0 * smooth.std < terms.std and reach < MAX_ATOMS * classes[0].spacing
@@ -285,9 +285,9 @@ def several_lattices(terms: Terms) -> Route | None:
     return None
 
 
-def lattices(terms: Terms) -> list[Lattice] | None:
+def lattices(terms: Terms) -> list[LatticeTerms] | None:
     """Sort terms into parts with a lattice each; None where there are too many parts."""
-    classes: list[Lattice] = []
+    classes: list[LatticeTerms] = []
     for block in terms.singles():
         term = Terms([block])
         for number, part in enumerate(classes):
@@ -296,7 +296,7 @@ def lattices(terms: Terms) -> list[Lattice] | None:
                 classes[number] = joint
                 break
         else:
-            classes.append(Lattice(term, float(block.weights[0])))
+            classes.append(LatticeTerms(term, float(block.weights[0])))
         if len(classes) > MAX_CLASSES:
             return None
     return classes
@@ -304,7 +304,7 @@ def lattices(terms: Terms) -> list[Lattice] | None:
 
 def two_integers(terms: Terms) -> Route | None:
     """Take two whole-numbered noises: all terms positive, so every tail is accurate."""
-    parts = [Lattice(Terms([block]), float(block.weights[0])) for block in terms.singles()]
+    parts = [LatticeTerms(Terms([block]), float(block.weights[0])) for block in terms.singles()]
     if len(terms.continuous) or len(parts) != 2 or not all(part.alone for part in parts):
         return None
     narrow, wide = sorted(parts, key=lambda part: part.points)
@@ -315,7 +315,9 @@ def two_integers(terms: Terms) -> Route | None:
     return _convolved(terms, [narrow], rest, joint.spacing if joint else 0.0)
 
 
-def _convolved(terms: Terms, classes: list[Lattice], rest: Tails, spacing: float = 0.0) -> Route:
+def _convolved(
+    terms: Terms, classes: list[LatticeTerms], rest: Tails, spacing: float = 0.0
+) -> Route:
     # one part in closed form can be listed down to the smallest floats
     (narrow, *others) = classes
     deep = narrow.alone and not others and narrow.points < SMALL_LATTICE
@@ -325,7 +327,7 @@ def _convolved(terms: Terms, classes: list[Lattice], rest: Tails, spacing: float
     return ConvolvedSum(atoms, missing, reach, rest, terms.grid, spacing)
 
 
-def _enumerate(classes: list[Lattice], loss: float) -> tuple[Atoms, float]:
+def _enumerate(classes: list[LatticeTerms], loss: float) -> tuple[Atoms, float]:
     """Atoms of the sum of the parts, and a bound on the mass left out."""
     atoms, missing = classes[0].atoms(loss)
     for part in classes[1:]:
