@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius, binom_window
+from dpinfer._numerics.lattice import slices
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._answers import (
@@ -196,10 +197,8 @@ class NoisyDifference:
                 "nobs1 and nobs2 are too large for the exact law with continuous noise: use "
                 "method='asymptotic'"
             )
-        rows = max(1, _BLOCK // b.size)
         total = np.zeros(others.shape)
-        for start in range(0, a.size, rows):
-            part = slice(start, start + rows)
+        for part in slices(a.size, _BLOCK // b.size):
             total += chances[:, part] @ self._kept(alternative, d, a[part], b)
         return np.asarray(np.minimum((total * others).sum(axis=1), 1.0))
 
