@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpinfer.errors import InvalidParameterError, MissingExtraError
 
 FloatArray = NDArray[np.float64]
+ComplexArray = NDArray[np.complex128]
 Numbers = np.float64 | FloatArray
 """A number where all arguments and parameters are numbers, an array otherwise."""
 Alternative = Literal["two-sided", "larger", "smaller"]

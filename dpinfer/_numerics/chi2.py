@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.inversion import along_hyperbola
 
-ComplexArray = NDArray[np.complex128]
 Cumulant = Callable[[ComplexArray], ComplexArray]
 
 _ROWS = 16

@@ -243,6 +243,15 @@ def binom_radius(centre: FloatArray, n: FloatArray, log_ratio: float) -> FloatAr
     return bernstein_radius(centre * (n - centre) / np.maximum(n, 1.0) + 1.0, log_ratio)
 
 
+def binom_window(
+    n: FloatArray, p: FloatArray, log_ratio: float = LOG_NEGLIGIBLE
+) -> tuple[FloatArray, FloatArray]:
+    """First and last count whose probability is not below e^-log_ratio of the largest one."""
+    mode = np.minimum(np.floor((n + 1.0) * p), n)
+    radius = binom_radius(mode, n, log_ratio)
+    return np.maximum(mode - radius, 0.0), np.minimum(mode + radius, n)
+
+
 def bernstein_radius(variance: FloatArray, log_ratio: float) -> FloatArray:
     """Distance d at which Bernstein's bound d²/(2(σ² + d/3)) on the deviance is ``log_ratio``."""
     third = log_ratio / 3.0

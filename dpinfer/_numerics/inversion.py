@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray
-from dpinfer._numerics.lattice import tilted_range
+from dpinfer._check import ComplexArray, FloatArray
+from dpinfer._numerics.lattice import slices, tilted_range
 from dpinfer.errors import ConvergenceError
 
-CGF = Callable[[NDArray[np.complex128]], NDArray[np.complex128]]
+CGF = Callable[[ComplexArray], ComplexArray]
 
 NODES_PER_DECADE = 8
 FIRST_DECADE = -2.5
@@ -140,8 +139,6 @@ class SaddleGrid:
 # Tails by integration along a hyperbola through the saddle point.
 
 
-ComplexArray = NDArray[np.complex128]
-
 ANGLE = 3.0 * np.pi / 8.0
 """Asymptotic angle of the hyperbola: half way between π/4, below which a Gaussian factor grows,
 and π/2, above which exp(-s x) grows."""
@@ -179,8 +176,8 @@ def along_hyperbola(
     ``deepest``: what K(s) - s x of less than that bounds is given as 0; ``rows``: of x at a time.
     """
     out = np.full(x.shape, -np.inf)
-    for start in range(0, x.size, rows):
-        points = x[start : start + rows]
+    for part in slices(x.size, rows):
+        points, found = x[part], out[part]
         crossing, bend = saddle(points)
         # both foci stay on one side of 0 and of the singularity
         room = crossing / (side + np.cos(ANGLE))
@@ -189,7 +186,6 @@ def along_hyperbola(
         level = cgf(crossing.astype(np.complex128)).real - crossing * points
         near = level > deepest
         path = crossing[near], axis[near], level[near]
-        found = out[start : start + rows]
         found[near] = _integral(cgf, points[near], path, kernel, side, ceiling)
     return out
 
@@ -323,9 +319,7 @@ class SawtoothSeries:
         Tails are the same to the last bit whatever else is asked for.
         """
         tail, gap = 0.5 - x / self._period, np.zeros(x.shape)
-        rows = max(1, BLOCK // max(len(self._frequency), 1))
-        for start in range(0, len(x), rows):
-            part = slice(start, start + rows)
+        for part in slices(len(x), BLOCK // max(len(self._frequency), 1)):
             angle = x[part, None] * self._frequency
             if self._damped:
                 gap[part] = self._constant + np.cos(angle) @ self._fejer

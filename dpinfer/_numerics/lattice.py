@@ -144,7 +144,14 @@ def by_squaring(item: _Item, count: int, join: Callable[[_Item, _Item], _Item]) 
         item = join(item, item)
 
 
-# Rows of like lengths, so many at a time that the terms of all of them are held.
+# So many rows at a time that the terms of all of them are held, of one length or of like lengths.
+
+
+def slices(size: int, most: int) -> Iterator[slice]:
+    """Yield consecutive parts of so many rows: at most ``most``, and one at least."""
+    rows = max(most, 1)
+    for start in range(0, size, rows):
+        yield slice(start, min(start + rows, size))
 
 
 def batches(lengths: FloatArray, most: int) -> Iterator[NDArray[np.intp]]:

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray
-from dpinfer._numerics.lattice import Lattice, common_spacing
-from dpinfer._numerics.parts import ComplexArray, Part, Parts, Stretch, Total
+from dpinfer._check import ComplexArray, FloatArray
+from dpinfer._numerics.lattice import Lattice, common_spacing, slices
+from dpinfer._numerics.parts import Part, Parts, Stretch, Total
 
 # What is left of an integral along a vertical line beyond some height: certified bounds.
 
@@ -213,11 +213,10 @@ class Nodes:
     def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the sums and bounds on their errors at a vector of x, shape (columns, n)."""
         found = np.empty((x.size, len(self._still)))
-        rows = max(BLOCK // self._heights.size, 1)
-        for start in range(0, x.size, rows):
-            angle = np.multiply.outer(x[start : start + rows], self._heights)
-            found[start : start + rows] = np.cos(angle) @ self._parts[0]
-            found[start : start + rows] += np.sin(angle, out=angle) @ self._parts[1]
+        for part in slices(x.size, BLOCK // self._heights.size):
+            angle = np.multiply.outer(x[part], self._heights)
+            found[part] = np.cos(angle) @ self._parts[0]
+            found[part] += np.sin(angle, out=angle) @ self._parts[1]
         return found.T, self._still[:, None] + np.multiply.outer(self._moving, np.abs(x))
 
 
@@ -368,7 +367,7 @@ def on_circle(
     """Tails of a law on a lattice, mixed over shifts with their masses under the tilt."""
     rows, found = max(BLOCK // shifts[0].size, 1), Tails.none(epsilon.size)
     if epsilon.size > rows:
-        for at in (slice(i, i + rows) for i in range(0, epsilon.size, rows)):
+        for at in slices(epsilon.size, rows):
             found.put(at, on_circle(nodes, lattice, shifts, stretch, epsilon[at], inclusive))
         return found
     first, gap = atom_above(lattice, epsilon[:, None] - shifts[0], inclusive)

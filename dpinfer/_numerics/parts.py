@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.atoms import Atoms, added
 from dpinfer._numerics.counts import binom_pmf, binom_radius
 from dpinfer._numerics.lattice import by_squaring, tilted_range
-
-ComplexArray = NDArray[np.complex128]
 
 
 class Part(ABC):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.atoms import starts
-from dpinfer._numerics.lattice import by_squaring
+from dpinfer._numerics.lattice import by_squaring, slices
 
 MOST_LISTED = 1 << 13
 """Values up to which a sum of losses is listed as it is."""
@@ -47,9 +47,10 @@ class TwoLaws:
     q_only: float = 0.0
 
     @classmethod
-    def of(cls, p: FloatArray, q: FloatArray) -> TwoLaws:
+    def of(cls, p: FloatArray, q: FloatArray, p_only: float = 0.0, q_only: float = 0.0) -> TwoLaws:
+        """Return the laws of masses of which either may be 0, and what else only one law gives."""
         both = (p > 0) & (q > 0)
-        p_only, q_only = float(p[q == 0].sum()), float(q[p == 0].sum())
+        p_only, q_only = p_only + float(p[q == 0].sum()), q_only + float(q[p == 0].sum())
         return _merged(p[both], q[both], p_only, q_only)
 
     @cached_property
@@ -78,10 +79,9 @@ class TwoLaws:
     def delta(self, epsilon: FloatArray) -> FloatArray:
         """Σ (P - e^ε·Q)₊ at a vector of ε of any sign."""
         found = np.full(epsilon.shape, self.p_only)
-        rows = max(_BLOCK // max(self.p.size, 1), 1)
-        for start in range(0, epsilon.size, rows):
-            beyond = np.minimum(epsilon[start : start + rows, None] - self.loss, 0.0)
-            found[start : start + rows] -= np.expm1(beyond) @ self.p
+        for part in slices(epsilon.size, _BLOCK // max(self.p.size, 1)):
+            beyond = np.minimum(epsilon[part, None] - self.loss, 0.0)
+            found[part] -= np.expm1(beyond) @ self.p
         return np.asarray(np.minimum(found, 1.0))
 
     def epsilon(self, delta: float) -> float:
@@ -243,12 +243,8 @@ class _Listed:
         if a.p.size * b.p.size > MOST_LISTED * 64:
             raise _ManyError
         p, q = np.multiply.outer(a.p, b.p).ravel(), np.multiply.outer(a.q, b.q).ravel()
-        kept = (p > 0) & (q > 0)
-        p_only, q_only = _either(a.p_only, b.p_only), _either(a.q_only, b.q_only)
-        if not kept.all():  # what underflows counts for the other law
-            p_only += float(p[~kept & (q == 0)].sum())
-            q_only += float(q[~kept & (p == 0)].sum())
-        found = _merged(p[kept], q[kept], p_only, q_only)
+        # what underflows counts for the other law
+        found = TwoLaws.of(p, q, _either(a.p_only, b.p_only), _either(a.q_only, b.q_only))
         if found.p.size > MOST_LISTED:
             raise _ManyError
         return _Listed(found)
@@ -362,11 +358,7 @@ class _Lattice:
         return _Lattice(p, q, self.first + low, self.step, self.between, p_only, q_only)
 
     def laws(self) -> TwoLaws:
-        p, q = self.p, self.q
-        both = (p > 0) & (q > 0)
-        p_only = self.p_only + float(p[q == 0].sum())
-        q_only = self.q_only + float(q[p == 0].sum())
-        return _merged(p[both], q[both], p_only, q_only)
+        return TwoLaws.of(self.p, self.q, self.p_only, self.q_only)
 
 
 def _cells(loss: FloatArray) -> tuple[float, int, NDArray[np.intp]]:

@@ -20,7 +20,7 @@ from dpinfer._check import (
     show,
     show_some,
 )
-from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius
+from dpinfer._numerics.counts import binom_window
 from dpinfer._numerics.lattice import masses, smallest_whole
 from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
 from dpinfer.estimation.combined import Estimates, Shown, covariance_frame
@@ -732,9 +732,7 @@ def _sum_tail(c: FloatArray, t: FloatArray, n: float, first: float, second: floa
     Exact where X has at most ``CELLS`` values that matter. Otherwise they are taken in that many
     groups, with the largest of each in its place: a bound at most 1/25 of a standard deviation off.
     """
-    mode = np.minimum(np.floor((t + 1.0) * first), t)
-    radius = binom_radius(mode, t, LOG_NEGLIGIBLE)
-    low, high = np.maximum(mode - radius, 0.0), np.minimum(mode + radius, t)
+    low, high = binom_window(t, np.asarray(first))
     step = np.maximum(np.ceil((high - low + 1.0) / CELLS), 1.0)
     last = low + step * np.arange(1.0, min(CELLS, float((high - low).max()) + 1.0) + 1.0)[:, None]
     last = np.minimum(last - 1.0, high)

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from dpinfer._check import FloatArray
-from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_radius, poisson_radius
+from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_window, poisson_radius
 from dpinfer.hypothesis_tests._inversion import Rows
 from dpinfer.hypothesis_tests._two_samples import _crossing
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, NoisyPoisson
@@ -297,9 +297,8 @@ class OfProportions(Relation):
 def _trials_that_matter(nobs: tuple[float, float], spans: Spans) -> Spans:
     found = []
     for n, span in zip(nobs, spans, strict=True):
-        mode = np.minimum(np.floor((n + 1.0) * np.asarray(span)), n)
-        radius = binom_radius(mode, np.asarray(n), LOG_NEGLIGIBLE)
-        found.append((max(float(mode[0] - radius[0]), 0.0), min(float(mode[1] + radius[1]), n)))
+        first, last = binom_window(np.asarray(n), np.asarray(span))
+        found.append((float(first[0]), float(last[1])))
     return found[0], found[1]
 
 

@@ -13,7 +13,7 @@ from dpinfer._check import (
     FloatArray,
 )
 from dpinfer._numerics.counts import binom_pmf
-from dpinfer._numerics.lattice import common_spacing, masses
+from dpinfer._numerics.lattice import common_spacing, masses, slices
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._noisy_count import MOST_WORK, work_at_a_point
 from dpinfer.mechanisms.law import NoiseLaw
@@ -196,9 +196,7 @@ class NoisyScores:
         slack = self.slack(t).reshape(-1, 1)
         points = np.reshape(t, (-1, 1))
         tail = np.empty(points.size)
-        step = max(1, _POINTS_IN_BLOCK // values.size)
-        for start in range(0, points.size, step):
-            rows = slice(start, start + step)
+        for rows in slices(points.size, _POINTS_IN_BLOCK // values.size):
             distance = sign * values - points[rows] + slack[rows]
             tail[rows] = self._noise_sum._cdf(distance / self._unit) @ chances
         return np.clip(tail, 0.0, 1.0).reshape(t.shape)

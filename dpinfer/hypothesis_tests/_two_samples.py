@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import Alternative, FloatArray
-from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
+from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius, binom_window
+from dpinfer._numerics.lattice import slices
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.hypothesis_tests._answers import (
@@ -133,10 +134,8 @@ class NoisyDifference:
     ) -> tuple[float, float, float]:
         """First and last count that matters at some p, and how far whole-numbered noise reaches."""
         n, noise = float(self.nobs[which]), self.noises[which]
-        modes = np.minimum(np.floor((n + 1.0) * value), n)
-        radius = binom_radius(modes, np.asarray(n), log_ratio)
-        low = max(float((modes - radius).min()), 0.0)
-        high = min(float((modes + radius).max()), n)
+        first, last = binom_window(np.asarray(n), value, log_ratio)
+        low, high = float(first.min()), float(last.max())
         reach = float(noise._isf(np.asarray(_NEGLIGIBLE))) if self._added[which] else 0.0
         if high - low + 1.0 + 2.0 * reach > _MOST_CELLS:
             raise InvalidParameterError(
@@ -198,10 +197,8 @@ class NoisyDifference:
                 "nobs1 and nobs2 are too large for the exact law with continuous noise: use "
                 "method='asymptotic'"
             )
-        rows = max(1, _BLOCK // b.size)
         total = np.zeros(others.shape)
-        for start in range(0, a.size, rows):
-            part = slice(start, start + rows)
+        for part in slices(a.size, _BLOCK // b.size):
             total += chances[:, part] @ self._kept(alternative, d, a[part], b)
         return np.asarray(np.minimum((total * others).sum(axis=1), 1.0))
 

@@ -9,13 +9,13 @@ from math import prod
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import (
     ALTERNATIVES,
     RNG,
     Alternative,
+    ComplexArray,
     FloatArray,
     check_array,
     check_option,
@@ -305,7 +305,7 @@ class _LogDeterminants:
 
     parts: tuple[RankOne, ...]
 
-    def __call__(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def __call__(self, s: ComplexArray) -> ComplexArray:
         return np.asarray(np.sum([part(s) for part in self.parts], axis=0))
 
 

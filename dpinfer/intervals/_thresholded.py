@@ -9,10 +9,9 @@ from math import prod
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.lattice import masses
 from dpinfer.mechanisms.law import ParametricLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
@@ -131,7 +130,7 @@ def _reaching(law: ParametricLaw, x: FloatArray) -> FloatArray:
     return np.asarray(law.sf(np.ceil(x) - 1.0 if law.is_integer else x))
 
 
-def _log_transform(cdf: FloatArray) -> NDArray[np.complex128]:
+def _log_transform(cdf: FloatArray) -> ComplexArray:
     """Logarithm of the transform of a law on points whose middle is 0."""
     found = np.fft.rfft(np.fft.ifftshift(np.diff(cdf, prepend=0.0)))
     return np.asarray(np.log(np.where(np.abs(found) < 1e-300, 1e-300, found)))

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray
-from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
+from dpinfer._numerics.counts import binom_pmf, binom_radius, binom_window
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.mechanisms.weighted_sum import WeightedSum, fast_sum
+from dpinfer.mechanisms.weighted_sum import fast_sum, is_quick
 
 EDGE = 1e-11
 """Proportions nearer to 0 or 1 count as 0 or 1."""
@@ -153,7 +153,7 @@ def of_known_size(
 ) -> list[Sample]:
     """Return the count of a row, estimated from both of its cells."""
     noise = fast_sum(np.array([weight, 1.0 - weight]), laws)
-    if isinstance(noise, WeightedSum):
+    if not is_quick(noise):
         # a law without a table is too slow for so many points: one of the cells has to do
         weight = float(laws[0].variance <= laws[1].variance)
         noise = laws[0] if weight else laws[1]
@@ -198,7 +198,7 @@ def of_noisy_size(
         # the total without the other cell counts the same, and the noise decides which is used
         rest = fast_sum(np.ones(2), [laws[2], other])
         better = missing or float(rest.variance) < float(own.variance)
-        if better and not (alone and column == 0) and not isinstance(rest, WeightedSum):
+        if better and not (alone and column == 0) and is_quick(rest):
             lattice = other.is_integer and laws[2].is_integer
             half = (total - float(cells[1 - column]), rest, float(lattice), column == 1)
         halves.append(half)
@@ -264,9 +264,8 @@ def _lower_tail(t: FloatArray, n: float, p: FloatArray, noise: NoiseLaw) -> Floa
 def _groups(n: float, p: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """First and last counts of groups, and their probabilities, shape (groups, p)."""
     p = np.clip(p, EDGE, 1.0 - EDGE)
-    mode = np.minimum(np.floor((n + 1.0) * np.array([p.min(), p.max()])), n)
-    radius = binom_radius(mode, np.array(n), LOG_NEGLIGIBLE)
-    low, high = max(float(mode[0] - radius[0]), 0.0), min(float(mode[1] + radius[1]), n)
+    lows, highs = binom_window(np.array(n), np.array([p.min(), p.max()]))
+    low, high = float(lows[0]), float(highs[1])
     step = np.ceil((high - low + 1.0) / GROUPS)
     first = np.arange(low, high + 1.0, step)
     last = np.minimum(first + step - 1.0, high)

@@ -82,10 +82,11 @@ def work_at_a_point(law: NoiseLaw) -> float:
     from dpinfer.mechanisms._sums.contour import ContourSum, LatticeContour
     from dpinfer.mechanisms._sums.lattice import ConvolvedSum, SteppedSum
     from dpinfer.mechanisms._sums.series import FourierSum
-    from dpinfer.mechanisms.weighted_sum import WeightedSum
+    from dpinfer.mechanisms.weighted_sum import WeightedSum, is_quick
 
-    if not isinstance(law, WeightedSum):
+    if is_quick(law):
         return 1.0
+    assert isinstance(law, WeightedSum)
     route = law._route
     if isinstance(route, ConvolvedSum):
         used = route._relevant(0.0, 9.0 * float(law.std))

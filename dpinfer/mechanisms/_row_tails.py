@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple, Protocol, Self, TypeGuard
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -225,81 +225,6 @@ def _beyond_linear(x: FloatArray) -> FloatArray:
 # The laws of the counts, and what tilting makes of them.
 
 
-class Counts(Protocol):
-    """Laws of counts in m rows."""
-
-    @property
-    def last(self) -> FloatArray: ...
-
-    @property
-    def variance(self) -> FloatArray: ...
-
-    @property
-    def mode(self) -> FloatArray: ...
-
-    def take(self, rows: Rows) -> Self: ...
-
-    def excess(self, t: FloatArray) -> FloatArray:
-        """T less the mean, to full precision."""
-        ...
-
-    def log_decline(self, excess: FloatArray) -> FloatArray:
-        """Log of P(X = k) where the mean is k, less that where k is ``excess`` above the mean."""
-        ...
-
-    def peak(self, k: FloatArray) -> FloatArray:
-        """P(X = k) where the mean is k, for 0 <= k <= last."""
-        ...
-
-    def pmf(self, k: FloatArray, log_lift: float = 0.0) -> FloatArray:
-        """P(X = k) for whole numbers 0 <= k <= last, times e^log_lift."""
-        ...
-
-    def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
-        """Distance from a count within which the probability falls by e^-log_ratio."""
-        ...
-
-    def ratio(self, k: FloatArray) -> FloatArray:
-        """P(X = k + 1)/P(X = k)."""
-        ...
-
-    def tilt(self, mean: FloatArray) -> FloatArray:
-        """Log of the growth of the odds that takes the mean to a number, NaN out of the range."""
-        ...
-
-    def log_rest(self, sign: FloatArray) -> FloatArray:
-        """Log of what a tilt by c, times e^c, at most leaves between the mean and the end of X."""
-        ...
-
-    def moved(self, rate: FloatArray) -> tuple[Self, FloatArray]:
-        """Laws whose log-odds are ``rate`` larger, and by how much the mean grows."""
-        ...
-
-    def above(self, k: FloatArray, excess: FloatArray) -> Fall:
-        """P(X > k)/P(X = k + 1), for k + 1 not below the mean."""
-        ...
-
-    def below(self, k: FloatArray, excess: FloatArray) -> Fall:
-        """P(X <= k)/P(X = k), for k below the mean."""
-        ...
-
-    def log_discounted(self, rate: FloatArray, *, failures: bool) -> FloatArray:
-        """Log E[exp(-rate·X)], or of the number of failures, last - X, in place of X."""
-        ...
-
-    def log_modulus(self, half_sine: FloatArray) -> FloatArray:
-        """Log abs(E[exp(iyX)]) where sin(y/2)² is given."""
-        ...
-
-    def phase(self, sine: FloatArray, half_sine: FloatArray, y: FloatArray) -> FloatArray:
-        """Argument of E[exp(iy(X - E[X]))]."""
-        ...
-
-    def cumulants(self) -> tuple[FloatArray, ...]:
-        """Return the second to the seventh."""
-        ...
-
-
 def _at(parameter: FloatArray, rows: Rows) -> FloatArray:
     return parameter[rows] if parameter.ndim else np.broadcast_to(parameter, rows.shape)
 
@@ -327,14 +252,17 @@ class Trials(NamedTuple):
         return Trials(*(_at(column, rows) for column in self))
 
     def excess(self, t: FloatArray) -> FloatArray:
+        """T less the mean, to full precision."""
         mean, error = exact_product(self.n, self.p)
         return np.asarray((t - mean) - error)
 
     def log_decline(self, excess: FloatArray) -> FloatArray:
+        """Log of P(X = k) where the mean is k, less that where k is ``excess`` above the mean."""
         yes, no = self.n * self.p, self.n * self.q
         return np.asarray(yes * deviance(excess / yes) + no * deviance(-excess / no))
 
     def peak(self, k: FloatArray) -> FloatArray:
+        """P(X = k) where the mean is k, for 0 <= k <= last."""
         inner, rest = np.maximum(k, 1.0), self.n - k
         log = stirling_error(np.maximum(self.n, 1.0)) - stirling_error(inner)
         log -= stirling_error(rest)
@@ -342,50 +270,61 @@ class Trials(NamedTuple):
         return np.where((k == 0.0) | (rest == 0.0), 1.0, found)
 
     def pmf(self, k: FloatArray, log_lift: float = 0.0) -> FloatArray:
+        """P(X = k) for whole numbers 0 <= k <= last, times e^log_lift."""
         return binom_pmf(k, self.n, self.p, log_lift)
 
     def radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
+        """Distance from a count within which the probability falls by e^-log_ratio."""
         return binom_radius(centre, self.n, log_ratio)
 
     def ratio(self, k: FloatArray) -> FloatArray:
+        """P(X = k + 1)/P(X = k)."""
         return (self.n - k) / (k + 1.0) * (self.p / self.q)
 
     def tilt(self, mean: FloatArray) -> FloatArray:
+        """Log of the growth of the odds that takes the mean to a number, NaN out of the range."""
         return np.asarray(np.log(mean / (self.n - mean)) - np.log(self.p / self.q))
 
     def log_rest(self, sign: FloatArray) -> FloatArray:
+        """Log of what a tilt by c, times e^c, at most leaves between the mean and the end of X."""
         return np.log(self.n) - sign * np.log(self.p / self.q)
 
     def moved(self, rate: FloatArray) -> tuple[Trials, FloatArray]:
+        """Laws whose log-odds are ``rate`` larger, and by how much the mean grows."""
         yes = self.p * np.exp(rate)
         p, q = yes / (self.q + yes), self.q / (self.q + yes)
         return Trials(self.n, p, q), self.n * self.p * q * np.expm1(rate)
 
     def above(self, k: FloatArray, excess: FloatArray) -> Fall:
+        """P(X > k)/P(X = k + 1), for k + 1 not below the mean."""
         nothing = np.zeros(k.shape)
         slope = (excess + self.p) / self.q
         rest = self.n - k - 1.0
         return Fall(k + 1.0, k, rest, self.p / self.q, nothing, slope, nothing == 0.0)
 
     def below(self, k: FloatArray, excess: FloatArray) -> Fall:
+        """P(X <= k)/P(X = k), for k below the mean."""
         nothing = np.zeros(k.shape)
         slope = -(excess + self.p) / self.p
         rest = self.n - k
         return Fall(rest, rest - 1.0, k, self.q / self.p, nothing, slope, nothing == 0.0)
 
     def log_discounted(self, rate: FloatArray, *, failures: bool) -> FloatArray:
+        """Log E[exp(-rate·X)], or of the number of failures, last - X, in place of X."""
         share, rest = (self.q, self.p) if failures else (self.p, self.q)
         fall = share * np.expm1(-rate)
         log = np.where(fall > -0.5, np.log1p(fall), np.log(rest + share * np.exp(-rate)))
         return np.asarray(self.n * log)
 
     def log_modulus(self, half_sine: FloatArray) -> FloatArray:
+        """Log abs(E[exp(iyX)]) where sin(y/2)² is given."""
         log = (-4.0 * self.p * self.q) * half_sine
         np.log1p(log, out=log)
         log *= 0.5 * self.n
         return log
 
     def phase(self, sine: FloatArray, half_sine: FloatArray, y: FloatArray) -> FloatArray:
+        """Argument of E[exp(iy(X - E[X]))]."""
         # of the rarer outcome: both are one but for the sign
         rarer = np.minimum(self.p, self.q)
         base = np.subtract(1.0, 2.0 * rarer * half_sine)
@@ -395,6 +334,7 @@ class Trials(NamedTuple):
         return angle
 
     def cumulants(self) -> tuple[FloatArray, ...]:
+        """Return the second to the seventh."""
         v, skew = self.p * self.q, self.q - self.p
         spread = self.n * v
         third = spread * skew
@@ -404,7 +344,7 @@ class Trials(NamedTuple):
 
 
 class Events(NamedTuple):
-    """Poisson counts."""
+    """Poisson counts. Methods as of Trials."""
 
     rate: FloatArray
 
@@ -475,6 +415,9 @@ class Events(NamedTuple):
 
     def cumulants(self) -> tuple[FloatArray, ...]:
         return (self.rate,) * 6
+
+
+Counts = Trials | Events
 
 
 # Tails of counts, by themselves and with noise that has an edge.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 from typing import Any, Protocol
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.lattice import slices
 
 # Draws from a symmetric law on the whole numbers by a guide table over its quantile function.
 
@@ -99,7 +99,7 @@ def laplace_draws(
     """Draw Laplace noise: exponential noise with a random sign."""
     noise = rng.standard_exponential(shape)
     flat = noise.reshape(-1)
-    for chunk in _chunks(flat.size):
+    for chunk in slices(flat.size, _PART):
         flat[chunk] *= _signs(flat[chunk].size, rng)
     noise *= scale
     return noise
@@ -116,7 +116,7 @@ def geometric_draws(
     scales = np.broadcast_to(scale, shape).reshape(-1) if np.ndim(scale) else scale
     out, buffer = np.empty(shape, dtype=np.int64), np.empty(_PART)
     flat = out.reshape(-1)
-    for chunk in _chunks(flat.size):
+    for chunk in slices(flat.size, _PART):
         part = scales[chunk] if scales.ndim else scales
         todo: slice | NDArray[np.intp] = slice(None)
         noise = rng.standard_exponential(out=buffer[: flat[chunk].size])
@@ -145,7 +145,7 @@ def discrete_gaussian_draws(
         flat = np.empty(sigmas.shape, dtype=np.int64)
     else:  # as if all were wide: where most are, nothing is copied
         flat = rounded_normal_draws(np.maximum(sigmas, _WIDE), sigmas.shape, rng)
-    for chunk in _chunks(narrow.size):
+    for chunk in slices(narrow.size, _PART):
         todo = narrow[chunk]
         while todo.size:
             part = sigmas[todo]
@@ -178,7 +178,7 @@ def rounded_normal_draws(
     out, buffer = np.empty(shape, dtype=np.int64), np.empty(_PART)
     flat = out.reshape(-1)
     looked = [(np.arange(0), np.empty(0))]
-    for chunk in _chunks(flat.size):
+    for chunk in slices(flat.size, _PART):
         part = sigmas[chunk] if sigma.ndim else sigma
         noise = rng.standard_normal(out=buffer[: flat[chunk].size])
         noise *= part
@@ -237,8 +237,3 @@ def _signs(size: int, rng: np.random.Generator) -> NDArray[np.int8]:
     bits = np.unpackbits(words.view(np.uint8), count=size).view(np.int8)
     bits += bits
     return np.subtract(1, bits, out=bits)
-
-
-def _chunks(size: int) -> Iterator[slice]:
-    for start in range(0, size, _PART):
-        yield slice(start, start + _PART)

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpinfer._check import (
     RNG,
+    ComplexArray,
     FloatArray,
     Locked,
     Numbers,
@@ -321,7 +322,7 @@ class ParametricLaw(Locked, NoiseLaw):
         """Supremum of the real s at which E[exp(s e)] is finite; inf for sub-Gaussian tails."""
 
     @abstractmethod
-    def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def _cgf(self, s: ComplexArray) -> ComplexArray:
         """Log E[exp(s e)] for complex s inside the strip abs(Re s) < abscissa, any branch."""
 
     @property

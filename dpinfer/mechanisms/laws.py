@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray, check_broadcast, check_option, check_parameter
+from dpinfer._check import ComplexArray, FloatArray, check_broadcast, check_option, check_parameter
 from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.mechanisms.draws import (
     WORTHWHILE,
@@ -251,7 +251,7 @@ class Gaussian(_LawOfSigma, ContinuousLaw):
     def _cf(self, t: FloatArray) -> FloatArray:
         return np.asarray(np.exp(-0.5 * np.square(np.asarray(self.sigma) * t)))
 
-    def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def _cgf(self, s: ComplexArray) -> ComplexArray:
         return np.asarray(0.5 * np.square(np.asarray(self.sigma) * s), dtype=np.complex128)
 
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
@@ -262,8 +262,6 @@ class Gaussian(_LawOfSigma, ContinuousLaw):
 
 # Sums of exp(-k²/(2σ²)) over whole numbers: the discrete Gaussian's normaliser, tails, moments.
 
-
-ComplexArray = NDArray[np.complex128]
 
 CROSSOVER = 1.0 / np.sqrt(2.0 * np.pi)
 """The σ at which exp(-1/(2σ²)) = exp(-2π²σ²)."""
@@ -504,7 +502,7 @@ class DiscreteGaussian(_LawOfSigma, IntegerLaw):
     def _cf(self, t: FloatArray) -> FloatArray:
         return characteristic(t, np.asarray(self.sigma))
 
-    def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def _cgf(self, s: ComplexArray) -> ComplexArray:
         return cumulant(s, np.asarray(self.sigma))
 
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
@@ -586,7 +584,7 @@ class Geometric(_LawOfScale, IntegerLaw):
         # (1-a)²/(1-2a·cos t+a²) = 1/(1 + 2v·sin²(t/2)) with the variance v
         return 1.0 / (1.0 + 2.0 * self._variance() * np.square(np.sin(0.5 * t)))
 
-    def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def _cgf(self, s: ComplexArray) -> ComplexArray:
         # the same at t = -is, as a product of two factors: accurate close to the abscissa
         ratio = np.sinh(0.5 * s) / np.sinh(0.5 * self._rate)
         return np.asarray(-special.log1p(-ratio) - special.log1p(ratio))
@@ -656,7 +654,7 @@ class Laplace(_LawOfScale, ContinuousLaw):
     def _cf(self, t: FloatArray) -> FloatArray:
         return np.asarray(1.0 / (1.0 + np.square(np.asarray(self.scale) * t)))
 
-    def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def _cgf(self, s: ComplexArray) -> ComplexArray:
         # two factors of 1 - (bs)²: accurate close to the abscissa
         z = np.asarray(self.scale) * s
         return np.asarray(-special.log1p(-z) - special.log1p(z))
@@ -700,7 +698,7 @@ class Exact(IntegerLaw):
     def _abscissa(self) -> FloatArray:
         return np.full((), np.inf)
 
-    def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def _cgf(self, s: ComplexArray) -> ComplexArray:
         return np.zeros_like(s)
 
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:

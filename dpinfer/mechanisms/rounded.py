@@ -13,14 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray, show
+from dpinfer._check import ComplexArray, FloatArray, show
 from dpinfer.errors import InvalidParameterError, RoundedValuesWarning
 from dpinfer.mechanisms.independent import IndependentNoise, groups
 from dpinfer.mechanisms.law import INTEGER_RANGE, ContinuousLaw, IntegerLaw, NoiseLaw
 from dpinfer.mechanisms.laws import Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.tulap import Tulap, log_sinhc, rounded_variance, truncated_log_mgf
-
-ComplexArray = NDArray[np.complex128]
 
 NARROW_SIGMA = 0.5
 """Below it sums over atoms converge fastest, from there on sums over images: three are exact."""

@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray, check_array, check_broadcast
+from dpinfer._check import ComplexArray, FloatArray, check_array, check_broadcast
 from dpinfer.mechanisms.law import INTEGER_RANGE, ContinuousLaw
 from dpinfer.mechanisms.laws import Geometric
 
 # Moments of a density that falls geometrically from unit interval to unit interval, to an end.
 
-
-ComplexArray = NDArray[np.complex128]
 
 NEGLIGIBLE = 1e-150
 """Arguments at which a limit is exact, and beyond which complex division may underflow."""
@@ -303,7 +301,7 @@ class Tulap(ContinuousLaw):
     def _abscissa(self) -> FloatArray:
         return np.where(np.asarray(self.truncation) > 0, np.inf, self._rate)
 
-    def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def _cgf(self, s: ComplexArray) -> ComplexArray:
         truncated = np.isfinite(self._bound)
         ratio = np.sinh(0.5 * np.where(truncated, 0.0, s)) / np.sinh(0.5 * self._rate)
         untruncated = log_sinhc(0.5 * s) - special.log1p(-ratio) - special.log1p(ratio)

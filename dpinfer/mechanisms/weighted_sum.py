@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
@@ -13,11 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from dpinfer._check import FloatArray, Numbers, check_array, check_moments
 from dpinfer._numerics.atoms import AtomTails, added
 from dpinfer._numerics.inversion import HalfLineTable, SaddleGrid
+from dpinfer._numerics.lattice import slices
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms._sums.choice import choose_route, lattice_table
 from dpinfer.mechanisms._sums.lattice import AtomTable
 from dpinfer.mechanisms._sums.series import FourierSum
-from dpinfer.mechanisms._sums.terms import Route, Tails, collect, kinds
+from dpinfer.mechanisms._sums.terms import Route, collect, kinds
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, as_noise, groups
 from dpinfer.mechanisms.law import INTEGER_RANGE, NoiseLaw, Origin, Share, are_dependent
 from dpinfer.mechanisms.laws import Exact, Gaussian, Laplace
@@ -113,6 +115,9 @@ class WeightedSum(NoiseLaw):
     _rest: tuple[tuple[FloatArray, NoiseLaw], ...] = ()
     """Noises in the sum beside those of its shares, with their weights."""
 
+    _table: _Table | None = None
+    """Of a sum that :func:`fast_sum` made, for its distribution function."""
+
     def __init__(self, weights: ArrayLike, mechanism: Mechanism) -> None:
         checked = check_array(weights, "weights", ndim=1, nonempty=False)
         _check_magnitude(checked)
@@ -174,7 +179,7 @@ class WeightedSum(NoiseLaw):
 
     @property
     def _floor(self) -> float:
-        return self._route.floor
+        return max(self._route.floor, self._table.floor if self._table else 0.0)
 
     @property
     def _has_density(self) -> bool:
@@ -313,21 +318,34 @@ class WeightedSum(NoiseLaw):
         return choose_route(self._terms)
 
     @cached_property
+    def _untabulated(self) -> WeightedSum:
+        self._route  # noqa: B018 both have the same one, with all that it keeps
+        law = copy(self)
+        law._table = None
+        return law
+
+    @property
     def _grid(self) -> SaddleGrid:
-        return SaddleGrid(self._terms.cgf, self._terms.abscissa, self._terms.std)
+        return self._terms.grid
 
     def _variance(self) -> FloatArray:
         return np.asarray(self._terms.variance)
 
     def _cdf(self, x: FloatArray) -> FloatArray:
         # P(S <= x) = P(S >= -x): the law is symmetric
-        return self._route.tail(-x, closed=True)
+        return self._table.at_least(-x) if self._table else self._route.tail(-x, closed=True)
 
     def _sf(self, x: FloatArray) -> FloatArray:
         return self._route.tail(x)
 
     def _logcdf(self, x: FloatArray) -> FloatArray:
-        return self._route.logtail(-x, closed=True)
+        if self._table is None or not self._table.rough:
+            return self._route.logtail(-x, closed=True)
+        tail = self._table.at_least(-x)
+        out, far = np.log(np.maximum(tail, _ACCURATE)), tail < _ACCURATE
+        if far.any():
+            out[far] = np.minimum(out[far], self._grid.log_chernoff(-x[far]))
+        return out
 
     def _logsf(self, x: FloatArray) -> FloatArray:
         return self._route.logtail(x)
@@ -344,11 +362,10 @@ class WeightedSum(NoiseLaw):
 
     def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
         out = np.zeros(shape)
-        columns = max(1, DRAWS // max(out.size, 1))
         for block in self._terms.blocks:
             which = np.repeat(np.arange(len(block)), block.counts.astype(np.intp))
-            for start in range(0, len(which), columns):
-                part = block.take(which[start : start + columns])
+            for columns in slices(len(which), DRAWS // max(out.size, 1)):
+                part = block.take(which[columns])
                 out += part.law._rvs((*shape, len(part)), rng) @ part.weights
         # sums wider than any one law on the whole numbers may leave the range of int64
         whole = self.is_integer and float(self.std) <= INTEGER_RANGE["le"]
@@ -592,12 +609,24 @@ _SLACK = 1e-8
 """Points this far above an atom, in units of the largest weight, count as that atom."""
 
 
+class _Table(NamedTuple):
+    """P(S >= x) at very many points, accurate relatively down to a floor.
+
+    Where a table is ``rough``, its logarithm is Chernoff's bound where it is no longer accurate.
+    """
+
+    at_least: Callable[[FloatArray], FloatArray]
+    floor: float = 0.0
+    rough: bool = False
+
+
 def fast_sum(weights: FloatArray, laws: list[NoiseLaw]) -> NoiseLaw:
     """Law of Σ wᵢeᵢ for laws with scalar parameters, made for evaluation at many points.
 
-    A table takes the place of :class:`WeightedSum` where there are several terms: of the logarithm
-    of the tail for Laplace and Gaussian noise (to 1e-12), of all atoms for whole-numbered noise if
-    they are not too many, otherwise of its lattice (to 1e-12). Other sums are what they were.
+    Where there are several terms the distribution function of a :class:`WeightedSum` is taken from
+    a table: of the logarithm of the tail for Laplace and Gaussian noise (to 1e-12), of all atoms
+    for whole-numbered noise if they are not too many, otherwise of its lattice (to 1e-12). Other
+    sums are what they were.
     """
     terms = [
         (abs(float(weight)), law)
@@ -619,100 +648,39 @@ def fast_sum(weights: FloatArray, laws: list[NoiseLaw]) -> NoiseLaw:
     smooth: set[type[NoiseLaw]] = {Laplace, Gaussian}
     if kinds <= smooth:
         finest = min(weight * float(law.std) for weight, law in terms) / 8.0
-        table = HalfLineTable(total._logsf, finest)
-        return _Tabulated(total, partial(_smooth_cdf, table, float(total.std)))
-    if all(law.is_integer for _, law in terms):
+        log_tail = HalfLineTable(total._logsf, finest)
+        total._table = _Table(partial(_smooth_tail, log_tail, float(total.std)))
+    elif all(law.is_integer for _, law in terms):
         reach = [float(law.isf(_NEGLIGIBLE)) for _, law in terms]
         if np.prod([2.0 * r + 1.0 for r in reach]) <= _MOST_ATOMS:
-            return _Tabulated(total, _Atoms(terms, reach), _TABLES)
-        if (route := lattice_table(total._terms)) is not None:
-            table_of_tails = partial(_mirrored_tail, route)
-            return _Tabulated(total, table_of_tails, _TABLES, isinstance(route, AtomTable))
+            total._table = _Table(_Atoms(terms, reach), _TABLES)
+        elif (route := lattice_table(total._terms)) is not None:
+            rough = isinstance(route, AtomTable)
+            total._table = _Table(partial(route.tail, closed=True), _TABLES, rough)
     return total
 
 
 def untabulated(law: NoiseLaw) -> NoiseLaw:
     """Return the law without its table: slower, and accurate in far tails."""
-    return law._law if isinstance(law, _Tabulated) else law
+    if not isinstance(law, WeightedSum) or law._table is None:
+        return law
+    return law._untabulated
+
+
+def is_quick(law: NoiseLaw) -> bool:
+    """Whether very many tails of a law take little time: in closed form, or from a table."""
+    return not isinstance(law, WeightedSum) or law._table is not None
 
 
 def spacing_of(law: NoiseLaw) -> float:
     """Distance of neighbouring values of a law that is not certain; 0 where there is no lattice."""
-    law = untabulated(law)
     return law._route.spacing if isinstance(law, WeightedSum) else float(law.is_integer)
 
 
-def _of_law(hook: str) -> Any:
-    def answer(self: _Tabulated, x: FloatArray) -> FloatArray:
-        found: FloatArray = getattr(self._law, hook)(x)
-        return found
-
-    return answer
-
-
-@final
-class _Tabulated(NoiseLaw):
-    """A sum with a table of its distribution function, accurate relatively down to ``floor``.
-
-    With ``rough``, its logarithm is Chernoff's bound where the table is no longer accurate.
-    """
-
-    def __init__(
-        self,
-        law: WeightedSum,
-        table: Callable[[FloatArray], FloatArray],
-        floor: float = 0.0,
-        rough: bool = False,
-    ) -> None:
-        self._law, self._table, self._accurate, self._rough = law, table, floor, rough
-
-    @property
-    def is_integer(self) -> bool:
-        return self._law.is_integer
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return ()
-
-    def take(self, index: Any) -> NoiseLaw:
-        return self
-
-    @property
-    def _floor(self) -> FloatArray | float:
-        return max(self._accurate, float(self._law._floor))
-
-    def _variance(self) -> FloatArray:
-        return self._law._variance()
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return self._table(x)
-
-    def _logcdf(self, x: FloatArray) -> FloatArray:
-        if not self._rough:
-            return self._law._logcdf(x)
-        tail = self._table(x)
-        out = np.log(np.maximum(tail, _ACCURATE))
-        far = tail < _ACCURATE
-        if far.any():
-            out[far] = np.minimum(out[far], self._law._grid.log_chernoff(-x[far]))
-        return out
-
-    _sf, _logsf, _ppf = _of_law("_sf"), _of_law("_logsf"), _of_law("_ppf")
-    _isf, _cf = _of_law("_isf"), _of_law("_cf")
-
-    def _rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
-        return self._law._rvs(shape, rng)
-
-
-def _smooth_cdf(log_tail: HalfLineTable, std: float, x: FloatArray) -> FloatArray:
+def _smooth_tail(log_tail: HalfLineTable, std: float, x: FloatArray) -> FloatArray:
     # beyond, the tail is zero in float64
     tail = np.exp(log_tail(np.minimum(np.abs(x), 2000.0 * std)))
-    return np.where(x > 0, 1.0 - tail, tail)
-
-
-def _mirrored_tail(route: Tails, x: FloatArray) -> FloatArray:
-    # by symmetry P(S <= x) = P(S >= -x)
-    return route.tail(-x, closed=True)
+    return np.where(x < 0, 1.0 - tail, tail)
 
 
 class _Atoms:
@@ -730,5 +698,4 @@ class _Atoms:
         return AtomTails.of(*atoms)
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        # by symmetry P(S <= x) = P(S >= -x)
-        return self._law.upper(-x - _SLACK * max(weight for weight, _ in self._terms))
+        return self._law.upper(x - _SLACK * max(weight for weight, _ in self._terms))

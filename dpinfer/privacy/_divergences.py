@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.roots import find_root
 from dpinfer.mechanisms.laws import gaussian_logdelta
 
@@ -474,7 +474,7 @@ def _stationary(
         a = given + np.log1p(1.0 / above)
         log_power = above * ((1.0 + above) * rho - a)
 
-    def equations(y: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def equations(y: ComplexArray) -> ComplexArray:
         x, a, t = y[0], y[1], np.exp(y[2])
         sign = np.where(x.real < 0, -1.0, 1.0)
         rest = special.log1p(np.exp(-sign * x))

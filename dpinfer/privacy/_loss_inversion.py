@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.atoms import SAME, Atoms, added
 from dpinfer._numerics.lattice import GIVEN, Lattice
 from dpinfer._numerics.line import (
@@ -44,7 +44,6 @@ from dpinfer._numerics.parts import (
     FAR_DROPPED,
     MOST_ATOMS,
     UNDERFLOW,
-    ComplexArray,
     Ladder,
     Part,
     Parts,
@@ -245,6 +244,7 @@ MOST_MIXED = 64
 
 CLOSED_FORM = 1e-13
 SUMMATION = 1e-13
+"""Relative errors of SciPy's functions and of sums of positive terms, estimated."""
 
 
 class Inversion:

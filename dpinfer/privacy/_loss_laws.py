@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from dpinfer._check import FloatArray
-from dpinfer._numerics.parts import ComplexArray, Part
+from dpinfer._check import ComplexArray, FloatArray
+from dpinfer._numerics.lattice import slices
+from dpinfer._numerics.parts import Part
 from dpinfer.mechanisms import laws as _theta
 from dpinfer.mechanisms.draws import geometric_draws
 from dpinfer.mechanisms.laws import DiscreteGaussian
@@ -134,9 +135,8 @@ class GeometricLoss(LossLaw):
     def rvs(self, count: int, size: int, rng: np.random.Generator) -> FloatArray:
         total = np.zeros(size)
         scale, m = np.asarray(1.0 / self.rate), self.steps
-        rows = max(BLOCK // max(size, 1), 1)
-        for start in range(0, count, rows):
-            draws = geometric_draws(scale, (min(rows, count - start), size), rng)
+        for part in slices(count, BLOCK // max(size, 1)):
+            draws = geometric_draws(scale, (part.stop - part.start, size), rng)
             total += np.sum(np.abs(draws - m) - np.abs(draws), axis=0)
         return total * self.rate
 
@@ -393,9 +393,8 @@ class DiscreteGaussianLoss(LossLaw):
     def rvs(self, count: int, size: int, rng: np.random.Generator) -> FloatArray:
         noise = DiscreteGaussian(sigma=self.sigma)
         total = np.zeros(size)
-        rows = max(BLOCK // max(size, 1), 1)
-        for start in range(0, count, rows):
-            total += noise.rvs((min(rows, count - start), size), rng=rng).sum(axis=0)
+        for part in slices(count, BLOCK // max(size, 1)):
+            total += noise.rvs((part.stop - part.start, size), rng=rng).sum(axis=0)
         return count * self.mean - self._step * total
 
 

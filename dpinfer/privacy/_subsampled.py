@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.atoms import SAME, added, starts
 from dpinfer._numerics.lattice import masses, tilted_range
 from dpinfer._numerics.parts import binomial_window
@@ -430,7 +429,7 @@ class Line:
             chosen = rules(theta, near + BLOCK * step)
             tilted = _tilted(chosen, parts, theta)
             most = MOST_TERMS // (BLOCK * sum(rule.at.size for rule in chosen))
-            found: list[NDArray[np.complex128]] = []
+            found: list[ComplexArray] = []
             end, gone = 0.0, False
             while end < near and not gone:
                 if len(found) == most:

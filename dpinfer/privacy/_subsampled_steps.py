@@ -13,10 +13,9 @@ from functools import cache, cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer.errors import ConvergenceError
 
 Direction = Literal["remove", "add"]
@@ -455,7 +454,7 @@ class Tilted:
         at = rule.at - centre
         return cls(at, share, centre, float(share @ np.abs(at)))
 
-    def log_phi(self, t: FloatArray) -> NDArray[np.complex128]:
+    def log_phi(self, t: FloatArray) -> ComplexArray:
         """Return ln E[e^(itL)], of which 1 - E[e^(itL)] is accurate."""
         half = np.multiply.outer(0.5 * t, self.at)
         sine = np.sin(half)

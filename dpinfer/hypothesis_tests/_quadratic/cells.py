@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from dpinfer._check import FloatArray
-from dpinfer._numerics.counts import poisson_pmf
-from dpinfer._numerics.lattice import by_squaring
+from dpinfer._check import ComplexArray, FloatArray
+from dpinfer._numerics.counts import poisson_pmf, poisson_radius
+from dpinfer._numerics.lattice import by_squaring, slices
 from dpinfer.hypothesis_tests._quadratic.noises import (
     NEGLIGIBLE,
     WAVE,
-    ComplexArray,
     NoiseParts,
     noise_parts,
     waves,
@@ -76,13 +74,11 @@ class Cell:
         """First count and Poisson probabilities from there on, in units of their sum."""
         if self.rate == 0.0:
             return 0, np.ones(1)
-        radius = np.sqrt(2.0 * _LOG_NEGLIGIBLE * self.rate) + 2.0
-        low = max(0, int(self.rate - radius))
-        high = int(self.rate + radius + 0.5 * _LOG_NEGLIGIBLE)
-        steps = np.log(self.rate / np.arange(low + 1.0, high + 1.0))
-        logs = np.concatenate([[0.0], np.cumsum(steps)])
-        pmf = np.exp(logs - logs.max())
-        return low, pmf / pmf.sum()
+        rate = np.asarray(self.rate)
+        radius = poisson_radius(np.floor(rate), _LOG_NEGLIGIBLE)
+        low, high = np.maximum(np.floor(rate) - radius, 0.0), np.floor(rate) + radius
+        pmf = poisson_pmf(np.arange(low, high + 1.0), rate)
+        return int(low), pmf / pmf.sum()
 
     @cached_property
     def _window(self) -> slice:
@@ -334,41 +330,33 @@ Evaluated = Callable[["Cell"], ComplexArray]
 """Gives the characteristic functions of a cell, shape (t, θ)."""
 
 
-class Factor(ABC):
-    """Part of the product of characteristic functions over the cells."""
-
-    @abstractmethod
-    def multiply(self, product: ComplexArray, evaluate: Evaluated, peak: float) -> None:
-        """Multiply a product over other cells, shape (t, θ), by that over these, in place.
-
-        ``peak`` is the size that products of all cells have elsewhere, if that is known, or 0.
-        """
-
-    @property
-    @abstractmethod
-    def evaluated(self) -> tuple[Cell, ...]:
-        """The cells that are evaluated."""
-
-
 @dataclass(frozen=True)
-class Single(Factor):
+class Single:
     """So many cells that are all alike."""
 
     cell: Cell
     count: float
 
     def multiply(self, product: ComplexArray, evaluate: Evaluated, peak: float) -> None:
+        """Multiply a product over other cells, shape (t, θ), by that over these, in place.
+
+        ``peak`` is the size that products of all cells have elsewhere, if that is known, or 0.
+        """
         value = evaluate(self.cell)
         product *= by_squaring(value, int(self.count), np.multiply)
 
     @property
     def evaluated(self) -> tuple[Cell, ...]:
+        """The cells that are evaluated."""
         return (self.cell,)
 
 
 @dataclass(frozen=True)
-class Interpolated(Factor):
-    """Cells that differ in their expectation only, by interpolation in its square root."""
+class Interpolated:
+    """Cells that differ in their expectation only, by interpolation in its square root.
+
+    Methods as of Single.
+    """
 
     cells: tuple[Cell, ...]
     matrix: FloatArray
@@ -382,8 +370,7 @@ class Interpolated(Factor):
             return
         flat = nodes.reshape(len(nodes), -1).view(np.float64)
         count = np.array([single.count for single in self.singles])
-        for start in range(0, len(self.matrix), _CELLS):
-            rows = slice(start, start + _CELLS)
+        for rows in slices(len(self.matrix), _CELLS):
             values = (self.matrix[rows] @ flat).view(np.complex128)
             if np.any(count[rows] > 1.0):
                 values **= count[rows, None]
@@ -405,6 +392,10 @@ class Interpolated(Factor):
     @property
     def evaluated(self) -> tuple[Cell, ...]:
         return self.cells
+
+
+Factor = Single | Interpolated
+"""Part of the product of characteristic functions over the cells."""
 
 
 def _last_coefficients(degree: int) -> FloatArray:
@@ -555,9 +546,8 @@ class Transform:
 
     def __call__(self, t: FloatArray) -> ComplexArray:
         """Evaluate at increasing t > 0."""
-        rows = max(1, min(_ELEMENTS // self.circle, 64))
-        blocks = [self._block(t[start : start + rows]) for start in range(0, t.size, rows)]
-        return np.concatenate(blocks)
+        rows = min(_ELEMENTS // self.circle, 64)
+        return np.concatenate([self._block(t[part]) for part in slices(t.size, rows)])
 
     def _block(self, t: FloatArray) -> ComplexArray:
         # one row tells whether the nodes are enough, where the noise may make their width wrong

@@ -17,13 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dpinfer._check import FloatArray, show
-from dpinfer._numerics.lattice import Lattice, common_spacing
+from dpinfer._numerics.lattice import Lattice, common_spacing, slices
 from dpinfer.errors import InvalidParameterError
-from dpinfer.hypothesis_tests._quadratic.cells import (
-    Cells,
-    Transform,
-    angles,
-)
+from dpinfer.hypothesis_tests._quadratic.cells import Cells, Transform, angles
 from dpinfer.hypothesis_tests._quadratic.listed import Enumeration, feasible
 from dpinfer.hypothesis_tests._quadratic.noises import noise_parts
 from dpinfer.hypothesis_tests._quadratic.two_cells import (
@@ -167,7 +163,7 @@ def accepted(upper: FloatArray) -> FloatArray:
     return np.clip(_ACCEPTED_PART * upper, ACCEPTED_ERROR, _LARGEST_ERROR)
 
 
-class Tails(Protocol):
+class Way(Protocol):
     """A way to the tails."""
 
     def upper(self, q: FloatArray) -> FloatArray: ...
@@ -175,7 +171,7 @@ class Tails(Protocol):
     def error(self, q: FloatArray) -> FloatArray: ...
 
 
-Maker = Callable[[], Tails | None]
+Maker = Callable[[], Way | None]
 
 
 class FirstAccurate:
@@ -187,7 +183,7 @@ class FirstAccurate:
 
     def __init__(self, makers: Sequence[Maker]) -> None:
         self._makers = list(makers)
-        self.made: list[Tails] = []
+        self.made: list[Way] = []
 
     @property
     def exists(self) -> bool:
@@ -207,7 +203,7 @@ class FirstAccurate:
         return self._best(q, lambda way, points: points)[1]
 
     def _best(
-        self, q: FloatArray, tail: Callable[[Tails, FloatArray], FloatArray]
+        self, q: FloatArray, tail: Callable[[Way, FloatArray], FloatArray]
     ) -> tuple[FloatArray, FloatArray]:
         """Tails and their errors."""
         points = np.ravel(q)
@@ -229,7 +225,7 @@ class FirstAccurate:
                     settled[rest] = error[rest] <= accepted(way.upper(points[rest]))
         return value.reshape(np.shape(q)), error.reshape(np.shape(q))
 
-    def _ways(self) -> Iterator[Tails]:
+    def _ways(self) -> Iterator[Way]:
         """Yield the ways; each is made when it is first needed."""
         yield from self.made
         while self._makers:
@@ -497,9 +493,7 @@ class _Line:
         fades = [np.ones(t.size)] if whole else [_fade(t / (part * t[-1])) for part in _FADES]
         weighted = np.stack([terms * fade for fade in fades], axis=1)
         out = np.empty((q.size, len(fades)))
-        rows = max(1, _SLICE // t.size)
-        for start in range(0, q.size, rows):
-            part = slice(start, start + rows)
+        for part in slices(q.size, _SLICE // t.size):
             wave = np.exp(np.multiply.outer(q[part], z))
             out[part] = (wave @ weighted).real
         # the tails one period further are nearly 1
@@ -611,7 +605,7 @@ def _inverted(transform: Transform, lattice: Lattice | None) -> Inversion | None
 
 def _two_cells(
     nobs: int, value: FloatArray, centre: FloatArray, weight: FloatArray, noise: NoiseLaw
-) -> Tails | None:
+) -> Way | None:
     """Return the direct sum or quadrature for two cells with noises of the same sort."""
     share = value / value.sum()
     first, last = BinomialCount(nobs, float(share[0])).ends

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.atoms import added, starts, tied
+from dpinfer._numerics.lattice import slices
 from dpinfer.hypothesis_tests._quadratic.cells import TIE, Cell, Cells
-from dpinfer.hypothesis_tests._quadratic.noises import ComplexArray
 
 _NEGLIGIBLE = 1e-21
 """Probability below which a value is left out."""
@@ -118,6 +118,7 @@ def number_of_values(terms: Sequence[Term], bound: float) -> float:
 
 
 _ERROR = 1e-13
+"""Of rounding, estimated, and of what is left out, which is far less."""
 
 _BUDGET = 2e7
 """Complex numbers handled at most for one tail: a second or so."""
@@ -160,8 +161,7 @@ class Enumeration:
 
     def error(self, q: FloatArray) -> FloatArray:
         """Bound on the absolute error; inf where the values up to q are too many."""
-        affordable = [self._is_affordable(x) for x in np.ravel(q)]
-        return np.where(affordable, _ERROR, np.inf).reshape(np.shape(q))
+        return np.where(np.vectorize(self._is_affordable, [bool])(q), _ERROR, np.inf)
 
     def _is_affordable(self, q: float) -> bool:
         if q < 0.0:
@@ -171,8 +171,8 @@ class Enumeration:
 
     def _each(self, q: FloatArray, side: float) -> FloatArray:
         """P(Q <= q), the values within rounding of q included (1) or not (-1)."""
-        inside = [self._inside(x) for x in tied(np.ravel(q), side, TIE)]
-        return np.clip(np.array(inside) / self._total, 0.0, 1.0).reshape(np.shape(q))
+        inside = np.vectorize(self._inside, [float])(tied(q, side, TIE))
+        return np.asarray(np.clip(inside / self._total, 0.0, 1.0))
 
     @cached_property
     def _total(self) -> float:
@@ -186,10 +186,9 @@ class Enumeration:
         listed, merged = self._up_to(q)
         chosen = listed.values[: np.searchsorted(listed.values, q, side="right")]
         place = np.searchsorted(merged.values, q - chosen, side="right")
-        angles = max(1, _BLOCK // max(1, listed.values.size, merged.values.size))
+        angles = _BLOCK // max(1, listed.values.size, merged.values.size)
         total = 0.0
-        for start in range(0, self._theta.size, angles):
-            part = slice(start, min(start + angles, self._theta.size))
+        for part in slices(self._theta.size, angles):
             # the chance of the first values; nothing before them
             below = np.zeros((merged.values.size + 1, part.stop - part.start), dtype=np.complex128)
             np.cumsum(merged.chances(part), axis=0, out=below[1:])

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw
 from dpinfer.mechanisms.laws import Exact, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.tulap import Tulap
 
-ComplexArray = NDArray[np.complex128]
 Kernel = Callable[[ComplexArray, FloatArray], ComplexArray]
 """E[exp(-z (d + u)²)] of a continuous u, for Re z >= 0 of shape (t,) and equally spaced d of shape
 (m,), in the order of one and the other; shape (t, m)."""

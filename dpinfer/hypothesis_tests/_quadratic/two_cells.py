@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.atoms import tied
-from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_radius
+from dpinfer._numerics.counts import LOG_NEGLIGIBLE, binom_pmf, binom_window
 from dpinfer.hypothesis_tests._quadratic.cells import TIE
 from dpinfer.hypothesis_tests._quadratic.noises import NEGLIGIBLE, NoiseParts
 from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw
@@ -33,10 +33,9 @@ class BinomialCount:
     @cached_property
     def ends(self) -> tuple[float, float]:
         """First and last count that is likely enough to matter."""
-        nobs = float(self.nobs)
-        mode = np.floor((nobs + 1.0) * self.share)
-        radius = float(binom_radius(np.asarray(mode), np.asarray(nobs), self.log_negligible))
-        return max(0.0, mode - radius), min(nobs, mode + radius)
+        nobs, share = np.asarray(float(self.nobs)), np.asarray(self.share)
+        first, last = binom_window(nobs, share, self.log_negligible)
+        return float(first), float(last)
 
     @cached_property
     def pmf(self) -> FloatArray:
@@ -50,6 +49,7 @@ class BinomialCount:
 
 
 _ERROR = 1e-12
+"""Of the rule on panels as short as these, estimated."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
@@ -109,13 +109,12 @@ class TwoSmoothCells:
 
     def lower(self, q: FloatArray) -> FloatArray:
         """P(Q <= q)."""
-        inside = [self._inside(x) for x in np.ravel(q)]
-        return np.asarray(np.clip(inside, 0.0, 1.0).reshape(np.shape(q)))
+        return np.asarray(np.clip(np.vectorize(self._inside, [float])(q), 0.0, 1.0))
 
     def error(self, q: FloatArray) -> FloatArray:
         """Bound on the absolute error; inf where the integrals take too long."""
-        nodes = [self._panels(x).pieces.sum() * _NODES.size for x in np.ravel(q)]
-        return np.where(np.array(nodes) <= _BUDGET, _ERROR, np.inf).reshape(np.shape(q))
+        panels = np.vectorize(lambda x: self._panels(x).pieces.sum(), [float])(q)
+        return np.where(panels * _NODES.size <= _BUDGET, _ERROR, np.inf)
 
     def _panels(self, q: float) -> _Panels:
         """Intervals between kinks, and the number of panels that each of them takes."""
@@ -186,6 +185,7 @@ class TwoSmoothCells:
 
 
 _TWO_WHOLE_ERROR = 1e-13
+"""Of rounding, estimated."""
 
 _FAR = 1e-3
 """Upper tails below are summed up anew from what is beyond, all of it positive."""
@@ -281,9 +281,8 @@ class TwoWholeCells:
         near = 1.0 - self._each(q, -1.0)
         if self._wide is None or not np.any(near < _FAR):
             return near
-        pairs = zip(np.ravel(q).tolist(), np.ravel(near < _FAR), strict=True)
-        far = [self._outside(x) if small else 1.0 for x, small in pairs]
-        return np.where(near < _FAR, np.reshape(far, near.shape), near)
+        far = np.where(near < _FAR, q, -1.0)
+        return np.where(near < _FAR, np.vectorize(self._outside, [float])(far), near)
 
     def lower(self, q: FloatArray) -> FloatArray:
         """P(Q <= q)."""
@@ -294,9 +293,7 @@ class TwoWholeCells:
 
         0 where the upper tail is small and accurate relative to its size.
         """
-        affordable = np.reshape(
-            [self._cost(x) <= _TWO_WHOLE_BUDGET for x in np.ravel(q)], np.shape(q)
-        )
+        affordable = np.vectorize(self._cost, [float])(q) <= _TWO_WHOLE_BUDGET
         error = np.where(affordable, _TWO_WHOLE_ERROR, np.inf)
         if self._wide is None or not affordable.any():
             return error
@@ -309,8 +306,8 @@ class TwoWholeCells:
 
     def _each(self, q: FloatArray, side: float) -> FloatArray:
         """P(Q <= q), the values within rounding of q included (1) or not (-1)."""
-        inside = [self._inside(x) for x in tied(np.ravel(q), side, TIE)]
-        return np.asarray(np.clip(inside, 0.0, 1.0).reshape(np.shape(q)))
+        inside = np.vectorize(self._inside, [float])(tied(q, side, TIE))
+        return np.asarray(np.clip(inside, 0.0, 1.0))
 
     def _inside(self, q: float) -> float:
         if q < 0.0:

@@ -16,12 +16,8 @@ from scipy import special
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.atoms import Atoms, added, weightiest
-from dpinfer._numerics.inversion import SaddleGrid
 from dpinfer._numerics.lattice import GIVEN, common_spacing
-from dpinfer.mechanisms._sums.contour import (
-    ContourSum,
-    LatticeContour,
-)
+from dpinfer.mechanisms._sums.contour import ContourSum, LatticeContour
 from dpinfer.mechanisms._sums.lattice import (
     AtomTable,
     ConvolvedSum,
@@ -81,7 +77,7 @@ SMALLEST_STEP = 1e-3
 
 
 @dataclass(frozen=True)
-class Lattice:
+class LatticeTerms:
     terms: Terms
     spacing: float
 
@@ -131,13 +127,13 @@ def single_term(terms: Terms, atol: float = GIVEN) -> Route | None:
     return SingleTerm(block.law._take(0), float(block.weights[0]), atol=atol)
 
 
-def one_lattice(terms: Terms, *, largest: float | None = None) -> Lattice | None:
+def one_lattice(terms: Terms, *, largest: float | None = None) -> LatticeTerms | None:
     """Whole-numbered terms on one lattice of at most so many points, if there is such a one."""
     ratios = terms.weights / terms.weights.min()
     if largest is None:
         largest = MAX_LATTICE if (ratios == np.rint(ratios)).all() else MAX_FOUND_LATTICE
     found = common_spacing(terms.weights, smallest=_width(terms) / largest)
-    return None if found is None else Lattice(terms, found[0])
+    return None if found is None else LatticeTerms(terms, found[0])
 
 
 def lattice(terms: Terms) -> Route | None:
@@ -154,10 +150,10 @@ def fine_lattice(terms: Terms) -> Route | None:
     return None if found is None else lattice_series(terms, found.spacing)
 
 
-def _simple_lattice(terms: Terms) -> Lattice | None:
+def _simple_lattice(terms: Terms) -> LatticeTerms | None:
     """Weights in simple ratios are on a lattice however many points that has."""
     found = common_spacing(terms.weights, smallest=terms.weights.max() / MAX_RATIO)
-    return None if found is None else Lattice(terms, found[0])
+    return None if found is None else LatticeTerms(terms, found[0])
 
 
 def lattice_table(terms: Terms) -> Tails | None:
@@ -192,7 +188,7 @@ def tulap_and_another(terms: Terms) -> Route | None:
     a, b = (float(part.weights[0]) for part in parts)
     other = parts[1].law._take(0)
     if isinstance(other, IntegerLaw):
-        lattice = Lattice(Terms(parts[1:]), b)
+        lattice = LatticeTerms(Terms(parts[1:]), b)
         rest = SingleTerm(listed, a)
         return _convolved(terms, [lattice], rest) if lattice.points <= FEW_ATOMS else None
     excess = _EXCESS.get(type(other))
@@ -205,7 +201,7 @@ def tulap_and_another(terms: Terms) -> Route | None:
     edges, densities = listed._pieces(last)
     missing = 2.0 * float(listed._sf(edges[-1]))
     route = PiecewiseSum(
-        edges, densities, missing, (a, b), partial(excess, other), other._sf, _grid(terms)
+        edges, densities, missing, (a, b), partial(excess, other), other._sf, terms.grid
     )
     route.supremum = terms.supremum
     return route
@@ -260,12 +256,12 @@ def large_lattice_and_smooth(terms: Terms) -> Route | None:
     return lattice_and_smooth(terms, MAX_ATOMS)
 
 
-def _stepped(terms: Terms, classes: list[Lattice], smooth: Terms, rest: Tails) -> Route | None:
+def _stepped(terms: Terms, classes: list[LatticeTerms], smooth: Terms, rest: Tails) -> Route | None:
     """Take a wide lattice and a narrow density."""
-    reach = _grid(smooth).tilted_range(0.0, LOG_LOSS)[1]
+    reach = smooth.grid.tilted_range(0.0, LOG_LOSS)[1]
     narrow = 20.0 * smooth.std < terms.std and reach < MAX_ATOMS * classes[0].spacing
     wide = classes[0].route(TIGHT) if narrow and len(classes) == 1 else None
-    return None if wide is None else SteppedSum(rest, reach, wide, _grid(terms))
+    return None if wide is None else SteppedSum(rest, reach, wide, terms.grid)
 
 
 def several_lattices(terms: Terms) -> Route | None:
@@ -289,9 +285,9 @@ def several_lattices(terms: Terms) -> Route | None:
     return None
 
 
-def lattices(terms: Terms) -> list[Lattice] | None:
+def lattices(terms: Terms) -> list[LatticeTerms] | None:
     """Sort terms into parts with a lattice each; None where there are too many parts."""
-    classes: list[Lattice] = []
+    classes: list[LatticeTerms] = []
     for block in terms.singles():
         term = Terms([block])
         for number, part in enumerate(classes):
@@ -300,7 +296,7 @@ def lattices(terms: Terms) -> list[Lattice] | None:
                 classes[number] = joint
                 break
         else:
-            classes.append(Lattice(term, float(block.weights[0])))
+            classes.append(LatticeTerms(term, float(block.weights[0])))
         if len(classes) > MAX_CLASSES:
             return None
     return classes
@@ -308,7 +304,7 @@ def lattices(terms: Terms) -> list[Lattice] | None:
 
 def two_integers(terms: Terms) -> Route | None:
     """Take two whole-numbered noises: all terms positive, so every tail is accurate."""
-    parts = [Lattice(Terms([block]), float(block.weights[0])) for block in terms.singles()]
+    parts = [LatticeTerms(Terms([block]), float(block.weights[0])) for block in terms.singles()]
     if len(terms.continuous) or len(parts) != 2 or not all(part.alone for part in parts):
         return None
     narrow, wide = sorted(parts, key=lambda part: part.points)
@@ -319,17 +315,19 @@ def two_integers(terms: Terms) -> Route | None:
     return _convolved(terms, [narrow], rest, joint.spacing if joint else 0.0)
 
 
-def _convolved(terms: Terms, classes: list[Lattice], rest: Tails, spacing: float = 0.0) -> Route:
+def _convolved(
+    terms: Terms, classes: list[LatticeTerms], rest: Tails, spacing: float = 0.0
+) -> Route:
     # one part in closed form can be listed down to the smallest floats
     (narrow, *others) = classes
     deep = narrow.alone and not others and narrow.points < SMALL_LATTICE
     atoms, missing = _enumerate(classes, 740.0 if deep else LOG_LOSS)
     part = Terms([block for lattice in classes for block in lattice.terms.blocks])
-    reach = _grid(part).tilted_range(0.0, LOG_LOSS)[1]
-    return ConvolvedSum(atoms, missing, reach, rest, _grid(terms), spacing)
+    reach = part.grid.tilted_range(0.0, LOG_LOSS)[1]
+    return ConvolvedSum(atoms, missing, reach, rest, terms.grid, spacing)
 
 
-def _enumerate(classes: list[Lattice], loss: float) -> tuple[Atoms, float]:
+def _enumerate(classes: list[LatticeTerms], loss: float) -> tuple[Atoms, float]:
     """Atoms of the sum of the parts, and a bound on the mass left out."""
     atoms, missing = classes[0].atoms(loss)
     for part in classes[1:]:
@@ -345,10 +343,6 @@ def _enumerate(classes: list[Lattice], loss: float) -> tuple[Atoms, float]:
 def _width(terms: Terms) -> float:
     """Of the law: many standard deviations, and a step to each side where it is nearly always 0."""
     return max(SPAN * terms.std, 2.0 * float(terms.weights.max()))
-
-
-def _grid(terms: Terms) -> SaddleGrid:
-    return SaddleGrid(terms.cgf, terms.abscissa, terms.std)
 
 
 # Choice of the route to the law of a weighted sum: the first that takes the terms.

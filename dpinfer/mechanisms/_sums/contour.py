@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray
+from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.inversion import HalfLineTable, SaddleGrid, TailContour
 from dpinfer._numerics.lattice import GIVEN
 from dpinfer.mechanisms._sums.terms import (
@@ -68,9 +67,8 @@ class LatticeContour(Route):
         self.spacing = spacing
         self._atol = atol
         unit = terms.scaled(1.0 / spacing)
-        grid = SaddleGrid(unit.cgf, unit.abscissa, unit.std)
         ceiling = np.pi / np.rint(unit.weights.max())
-        self._contour = TailContour(grid, kernel=_geometric_kernel, ceiling=float(ceiling))
+        self._contour = TailContour(unit.grid, kernel=_geometric_kernel, ceiling=float(ceiling))
         finest = terms.smallest_std / spacing
         self._log_upper, self.error_bound = _of(self._contour, finest, tabulated)
 
@@ -116,12 +114,12 @@ class LatticeContour(Route):
 def _of(
     contour: TailContour, smallest: float, tabulated: bool
 ) -> tuple[Callable[[FloatArray], FloatArray], float]:
-    """Logarithms of tails, from a table or not, and a bound on the errors of tails."""
+    """Logarithms of tails, from a table or not, and their error, which is estimated."""
     table = HalfLineTable(contour.log_upper, 0.25 * smallest) if tabulated else None
     return table or contour.log_upper, 2e-12 if tabulated else 1e-12
 
 
-def _geometric_kernel(s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+def _geometric_kernel(s: ComplexArray) -> ComplexArray:
     return np.asarray(1.0 / np.expm1(s))
 
 

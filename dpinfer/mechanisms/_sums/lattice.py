@@ -15,7 +15,7 @@ import numpy as np
 from dpinfer._check import FloatArray
 from dpinfer._numerics.atoms import Atoms, AtomTails
 from dpinfer._numerics.inversion import SaddleGrid
-from dpinfer._numerics.lattice import GIVEN, masses
+from dpinfer._numerics.lattice import GIVEN, masses, slices
 from dpinfer.mechanisms._sums.contour import LatticeContour
 from dpinfer.mechanisms._sums.terms import (
     Block,
@@ -68,10 +68,9 @@ class ConvolvedSum(Route):
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         order = np.argsort(x)
         out = np.empty(x.shape)
-        rows = max(1, BLOCK // len(self._places))
-        for start in range(0, len(x), rows):
-            part = order[start : start + rows]
-            out[part] = self._block(x[part], closed)
+        for part in slices(len(x), BLOCK // len(self._places)):
+            some = order[part]
+            out[some] = self._block(x[some], closed)
         with np.errstate(divide="ignore"):
             out = np.logaddexp(out, np.log(self._missing))
         return np.minimum(out, self._grid.log_chernoff(x))
@@ -183,17 +182,16 @@ class SteppedSum(Route):
 
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         h = self._wide.spacing
-        rows = max(1, BLOCK // len(self._cells))
         out = np.empty(x.shape)
-        for start in range(0, len(x), rows):
-            part = x[start : start + rows, None]
-            k = np.floor(part / h) + self._cells
-            edges = np.concatenate([part - k * h, part - (k[:, -1:] + 1.0) * h], axis=1)
+        for part in slices(len(x), BLOCK // len(self._cells)):
+            some = x[part, None]
+            k = np.floor(some / h) + self._cells
+            edges = np.concatenate([some - k * h, some - (k[:, -1:] + 1.0) * h], axis=1)
             tails = self._narrow.tail(np.abs(edges))
             mass = _between(tails, edges)
             logs = self._wide.logtail(k * h)
             with np.errstate(divide="ignore"):
-                out[start : start + rows] = np.logaddexp.reduce(np.log(mass) + logs, axis=1)
+                out[part] = np.logaddexp.reduce(np.log(mass) + logs, axis=1)
         return out
 
     def log_density(self, x: FloatArray) -> FloatArray | None:
@@ -245,13 +243,12 @@ class PiecewiseSum(Route):
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         a, b = self._scales
         out = np.empty(x.shape)
-        rows = max(1, BLOCK // len(self._edges))
-        for start in range(0, len(x), rows):
-            y = (x[start : start + rows, None] - a * self._edges) / b
+        for part in slices(len(x), BLOCK // len(self._edges)):
+            y = (x[part, None] - a * self._edges) / b
             # E[max(Z - y, 0)] = E[max(Z + y, 0)] - y for y < 0
             means = np.diff(self._excess(np.abs(y)), axis=1)
             means -= np.diff(np.minimum(y, 0.0), axis=1)
-            out[start : start + rows] = (b / a) * (means @ self._densities)
+            out[part] = (b / a) * (means @ self._densities)
         with np.errstate(divide="ignore"):
             out = np.log(np.maximum(out, 0.0) + self._missing)
         far = out < np.log(self._missing + _TINY) + 1.0
@@ -262,12 +259,11 @@ class PiecewiseSum(Route):
     def log_density(self, x: FloatArray) -> FloatArray:
         a, b = self._scales
         out = np.empty(x.shape)
-        rows = max(1, BLOCK // len(self._edges))
-        for start in range(0, len(x), rows):
-            y = (x[start : start + rows, None] - a * self._edges) / b
+        for part in slices(len(x), BLOCK // len(self._edges)):
+            y = (x[part, None] - a * self._edges) / b
             mass = _between(self._tail(np.abs(y)), y)
             with np.errstate(divide="ignore"):
-                out[start : start + rows] = np.log(mass @ self._densities / a)
+                out[part] = np.log(mass @ self._densities / a)
         return out
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
@@ -352,7 +348,7 @@ class LatticeSum(Route):
         self._terms = in_spacings(terms, spacing)
         self.spacing = spacing
         self._atol = atol
-        self._grid = SaddleGrid(self._terms.cgf, self._terms.abscissa, self._terms.std)
+        self._grid = self._terms.grid
         self._windows: list[Window] = []
         self._window_at(0)
         takes = LatticeContour.takes(self._terms, 1.0)
@@ -407,7 +403,7 @@ class LatticeSum(Route):
         return out * self.spacing
 
     def atoms(self) -> tuple[FloatArray, FloatArray, float]:
-        k, pmf = tilted_pmf(self._terms, self._grid, 0.0)
+        k, pmf = tilted_pmf(self._terms, 0.0)
         kept = pmf > NOISE
         missing = 2.0 * np.exp(-LOG_LOSS) + NOISE * len(k)
         return k[kept] * self.spacing, pmf[kept], float(missing)
@@ -457,13 +453,13 @@ class LatticeSum(Route):
         # first try a window that begins near k, so that few windows cover a range
         for shift, keep in ((2.5, None), (1.0, None), (0.0, k)):
             tilt = self._grid.tilt_at(mean + shift * spread)
-            first, last = _extent(self._terms, self._grid, tilt)
+            first, last = _extent(self._terms, tilt)
             if last - first < LARGEST_WINDOW:
                 yield self._window(tilt, keep)
 
     def _window(self, tilt: float, keep: int | None = None) -> Window:
         """Compute the window of one tilt: where it is accurate, and at ``keep`` if given."""
-        k, tilted = tilted_pmf(self._terms, self._grid, tilt)
+        k, tilted = tilted_pmf(self._terms, tilt)
         with np.errstate(divide="ignore"):
             logpmf = np.log(np.maximum(tilted, 0.0)) + self._grid.log_mgf(tilt) - tilt * k
         logtail = np.logaddexp.accumulate(logpmf[::-1])[::-1]
@@ -489,9 +485,7 @@ class LatticeTable(Tails):
     error_bound = floor = 1e-13
 
     def __init__(self, terms: Terms, spacing: float, *, atol: float) -> None:
-        unit = in_spacings(terms, spacing)
-        grid = SaddleGrid(unit.cgf, unit.abscissa, unit.std)
-        k, pmf = tilted_pmf(unit, grid, 0.0)
+        k, pmf = tilted_pmf(in_spacings(terms, spacing), 0.0)
         # P(J > k) from k = -1 on; rounding errors have mean 0 and must not make it rise
         tails = np.cumsum(np.append(pmf[k >= 0], 0.0)[::-1])
         self._tails = np.maximum.accumulate(tails)[::-1]
@@ -512,21 +506,21 @@ def in_spacings(terms: Terms, spacing: float) -> Terms:
     )
 
 
-def tilted_pmf(terms: Terms, grid: SaddleGrid, tilt: float) -> tuple[FloatArray, FloatArray]:
+def tilted_pmf(terms: Terms, tilt: float) -> tuple[FloatArray, FloatArray]:
     """Probabilities of the tilted law, with rounding errors near 1e-18, some below 0."""
     from scipy.fft import next_fast_len
 
-    first, last = _extent(terms, grid, tilt)
+    first, last = _extent(terms, tilt)
     size = int(next_fast_len(last - first + 1, real=True))
     t = 2.0 * np.pi * np.arange(size // 2 + 1) / size
     transform = np.conj(terms.tilted_cf(t, tilt)) if tilt else terms.cf(t)
     return np.arange(first, first + size, dtype=np.float64), masses(transform, size, first)
 
 
-def _extent(terms: Terms, grid: SaddleGrid, tilt: float) -> tuple[int, int]:
+def _extent(terms: Terms, tilt: float) -> tuple[int, int]:
     """First and last point of all but a negligible part of the tilted law."""
     end = terms.supremum
-    low, high = np.clip(grid.tilted_range(tilt, LOG_LOSS), -end, end)
+    low, high = np.clip(terms.grid.tilted_range(tilt, LOG_LOSS), -end, end)
     return int(np.floor(low)), int(np.ceil(high))
 
 

@@ -124,11 +124,17 @@ class FourierSum(Route):
         if self._truncated:
             gap = np.full(x.shape, self.error_bound)
         small = (tail < self.error_bound) | (x > self._reach)
-        bound = np.minimum(np.log(self.error_bound), self._grid.log_chernoff(np.maximum(x, 0.0)))
-        logtail = np.where(small, bound, np.log(np.clip(tail, self.error_bound, 0.5 + gap)))
+        likely = np.where(small, 0.0, np.minimum(tail, 0.5 + gap))
+        logtail = _bounded(likely, x, self._grid, self.error_bound)
         # a small tail is replaced by a bound, which may be below the end of its bracket
         above = np.where(x > self._reach, 0.0, np.maximum(tail + gap - np.exp(logtail), 0.0))
         return logtail, np.where(small, above, gap)
+
+
+def _bounded(tail: FloatArray, x: FloatArray, grid: SaddleGrid, error: float) -> FloatArray:
+    """Logarithms of tails: of one below the error the smaller of that and Chernoff's bound."""
+    bound = np.minimum(np.log(error), grid.log_chernoff(np.maximum(x, 0.0)))
+    return np.where(tail < error, bound, np.log(np.maximum(tail, error)))
 
 
 def short_series(terms: Terms) -> Route | None:
@@ -215,11 +221,11 @@ class LatticeSeries(Route):
     ) -> None:
         # not the route's own spacing: tails are the same at every call, and need no settling
         self._spacing = spacing
-        self._grid = SaddleGrid(terms.cgf, terms.abscissa, terms.std)
+        self._grid = terms.grid
         n, values = nodes
         self._period = period
         self._series = SawtoothSeries(n, values, 0.5 * period, period, damped=False, whole=True)
-        # an angle has an error proportional to n, and its sine a factor below 1/(2n)
+        # estimated: an angle has an error proportional to n, and its sine a factor below 1/(2n)
         rounding = 1e-15 * (1.0 + np.abs(values).sum())
         self.floor = self.error_bound = float(
             4.0 * np.exp(-LATTICE_SERIES_LOG_LOSS) + dropped + rounding
@@ -228,11 +234,7 @@ class LatticeSeries(Route):
     def upper(self, x: FloatArray, closed: bool) -> FloatArray:
         k = lattice_floor(x / self._spacing, closed)
         tail = self._series.upper(np.minimum(k + 0.5, 0.5 * self._period))[0]
-        with np.errstate(divide="ignore"):
-            known = np.log(np.maximum(tail, 0.0))
-        bound = self._grid.log_chernoff(np.maximum(x, 0.0))
-        least = np.log(self.error_bound)
-        return np.where(known < least, np.minimum(bound, least), known)
+        return _bounded(tail, x, self._grid, self.error_bound)
 
     def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
         h = self._spacing
@@ -246,8 +248,7 @@ class LatticeSeries(Route):
 def lattice_series(terms: Terms, spacing: float) -> Route | None:
     """Take whole-numbered noises on a lattice, where few terms of the series matter."""
     unit = in_spacings(terms, spacing)
-    grid = SaddleGrid(unit.cgf, unit.abscissa, unit.std)
-    period = 2.0 * np.ceil(grid.tilted_range(0.0, LATTICE_SERIES_LOG_LOSS)[1]) + 1.0
+    period = 2.0 * np.ceil(unit.grid.tilted_range(0.0, LATTICE_SERIES_LOG_LOSS)[1]) + 1.0
     found = NodeSearch(unit, period, LEVEL).attempt(1, int(period) // 2, LATTICE_SERIES_BUDGET)
     if found is None:
         return None

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer._check import FloatArray
-from dpinfer._numerics.lattice import GIVEN, snapped
+from dpinfer._check import ComplexArray, FloatArray
+from dpinfer._numerics.inversion import SaddleGrid
+from dpinfer._numerics.lattice import GIVEN, slices, snapped
 from dpinfer._numerics.roots import find_root
 from dpinfer.mechanisms.independent import join
 from dpinfer.mechanisms.law import ContinuousLaw, IntegerLaw, NoiseLaw, ParametricLaw
@@ -33,7 +34,11 @@ class Tails(ABC):
     """The law of one symmetric sum S by its tails; subclasses answer for its upper half."""
 
     error_bound: float
-    """Absolute bound on the error of every probability."""
+    """Absolute bound on the error of every probability.
+
+    Proved for what is left out, wraps around or is cut off; the share of rounding and quadrature,
+    which is all of it where it is one number, is estimated.
+    """
 
     floor: float = 0.0
     """Probability below which tails are not accurate relatively; 0 where all are."""
@@ -246,7 +251,7 @@ class CentredUniform(ContinuousLaw):
     def _abscissa(self) -> FloatArray:
         return np.full(self.shape, np.inf)
 
-    def _cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def _cgf(self, s: ComplexArray) -> ComplexArray:
         # log(sinh(z)/z), even in z, without overflow
         z = 0.5 * np.asarray(self.width) * s
         z = np.where(z.real < 0, -z, z)
@@ -304,23 +309,20 @@ class UniformSum(Tails):
 # Moment generating functions as reciprocals of cheap factors, for the laws that have them.
 
 
-Complex = NDArray[np.complex128]
-
-
-def _factors_laplace(law: ParametricLaw, s: Complex) -> Complex:
+def _factors_laplace(law: ParametricLaw, s: ComplexArray) -> ComplexArray:
     # 1/M(s) = 1 - b²s²
     z = law._parameters()["scale"] * s
     return np.asarray((1.0 - z) * (1.0 + z))
 
 
-def _geometric(law: ParametricLaw, s: Complex) -> Complex:
+def _geometric(law: ParametricLaw, s: ComplexArray) -> ComplexArray:
     # 1/M(s) = 1 - sinh²(s/2)/sinh²(1/(2·scale))
     half = 0.5 / np.asarray(law._parameters()["scale"])
     ratio = np.sinh(0.5 * s) / np.sinh(half)
     return np.asarray((1.0 - ratio) * (1.0 + ratio))
 
 
-RECIPROCALS: dict[type[ParametricLaw], Callable[[ParametricLaw, Complex], Complex]] = {
+RECIPROCALS: dict[type[ParametricLaw], Callable[[ParametricLaw, ComplexArray], ComplexArray]] = {
     Laplace: _factors_laplace,
     Geometric: _geometric,
 }
@@ -330,7 +332,7 @@ SAFE = 1e30
 """Products of 8 factors below 1e30 do not overflow."""
 
 
-def log_mgf(law: ParametricLaw, s: Complex, counts: NDArray[np.float64]) -> Complex:
+def log_mgf(law: ParametricLaw, s: ComplexArray, counts: NDArray[np.float64]) -> ComplexArray:
     """Sum over the last axis of counts·log M(s), on any branch."""
     reciprocal = RECIPROCALS.get(type(law))
     if reciprocal is None:
@@ -346,7 +348,7 @@ def log_mgf(law: ParametricLaw, s: Complex, counts: NDArray[np.float64]) -> Comp
     return np.asarray(total)
 
 
-def tilted_factors(law: ParametricLaw, s: Complex, tilt: Complex) -> Complex:
+def tilted_factors(law: ParametricLaw, s: ComplexArray, tilt: ComplexArray) -> ComplexArray:
     """M(s)/M(tilt), where the real part of ``s`` is ``tilt``."""
     reciprocal = RECIPROCALS.get(type(law))
     if reciprocal is None:
@@ -413,11 +415,10 @@ class Block:
     def scaled(self, factor: float) -> Block:
         return Block(self.law, self.weights * factor, self.counts)
 
-    def cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        columns = max(1, CHUNK // max(s.size, 1))
+    def cgf(self, s: ComplexArray) -> ComplexArray:
         total = np.zeros(s.shape, dtype=np.complex128)
-        for start in range(0, len(self), columns):
-            part = self.take(slice(start, start + columns))
+        for columns in slices(len(self), CHUNK // max(s.size, 1)):
+            part = self.take(columns)
             total += log_mgf(part.law, s[..., None] * part.weights, part.counts)
         return total
 
@@ -497,6 +498,10 @@ class Terms:
             )
         )
 
+    @cached_property
+    def grid(self) -> SaddleGrid:
+        return SaddleGrid(self.cgf, self.abscissa, self.std)
+
     def scaled(self, factor: float) -> Terms:
         return Terms(block.scaled(factor) for block in self.blocks)
 
@@ -508,7 +513,7 @@ class Terms:
             for j in range(len(block)):
                 yield block.take(slice(j, j + 1))
 
-    def cgf(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def cgf(self, s: ComplexArray) -> ComplexArray:
         total = np.zeros(s.shape, dtype=np.complex128)
         for block in self.blocks:
             total += block.cgf(s)
@@ -520,10 +525,10 @@ class Terms:
             t, lambda part, at: part.law._cf(at[:, None] * part.weights), negligible
         )
 
-    def tilted_cf(self, t: FloatArray, theta: float) -> NDArray[np.complex128]:
+    def tilted_cf(self, t: FloatArray, theta: float) -> ComplexArray:
         """Characteristic function of the law tilted by exp(theta x), relative to its mass."""
 
-        def factors(part: Block, at: FloatArray) -> NDArray[np.complex128]:
+        def factors(part: Block, at: FloatArray) -> ComplexArray:
             mean = np.asarray(theta * part.weights, dtype=np.complex128)
             return tilted_factors(part.law, mean + 1j * at[:, None] * part.weights, mean)
 
