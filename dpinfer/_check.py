@@ -6,10 +6,11 @@ A message says what was given, what is allowed and what to do, and names the arg
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from math import prod
+from math import isfinite, isnan, prod
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal, TypeGuard, TypeVar
 
@@ -54,16 +55,16 @@ def check_array(
     if array.size == 0:
         return array
     low, high = array.min(), array.max()  # NaN where any is
-    if np.isnan(low):
+    if isnan(low):
         raise InvalidParameterError(f"{name} must not contain NaN{_where(np.isnan(array))}")
-    if finite and not (np.isfinite(low) and np.isfinite(high)):
+    if finite and not (isfinite(low) and isfinite(high)):
         bad = ~np.isfinite(array)
         raise InvalidParameterError(f"{name} must be finite, got {array[bad][0]}{_where(bad)}")
     for bound, sign, outside, extreme in (
-        (gt, ">", np.less_equal, low),
-        (ge, ">=", np.less, low),
-        (lt, "<", np.greater_equal, high),
-        (le, "<=", np.greater, high),
+        (gt, ">", operator.le, low),
+        (ge, ">=", operator.lt, low),
+        (lt, "<", operator.ge, high),
+        (le, "<=", operator.gt, high),
     ):
         if bound is not None and outside(extreme, bound):
             bad = outside(array, bound)
@@ -317,8 +318,10 @@ def _as_real_array(value: ArrayLike, name: str) -> FloatArray:
         missing = [type(item).__name__ == "NAType" for item in array.flat]
         if any(missing):
             array = np.where(np.reshape(missing, array.shape), np.nan, array)
-    if np.iscomplexobj(array):
+    if array.dtype.kind == "c":
         raise InvalidParameterError(f"{name} must be real, got complex numbers")
+    if array.dtype == np.float64:
+        return array.astype(np.float64)
     if array.dtype.kind in "iuf":
         with np.errstate(over="ignore"):  # extended precision beyond float64 becomes infinite
             return array.astype(np.float64)

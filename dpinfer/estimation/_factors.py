@@ -132,39 +132,43 @@ class DefiniteFactors:
         from scipy.sparse.csgraph import reverse_cuthill_mckee
 
         self._order: NDArray[np.intp] | None = None
+        self._size = system.shape[0]
         moved, width = system, _widths(system)
-        if system.nnz <= _SURELY_SMALL and not _is_banded(width):
+        banded = _is_banded(width)
+        if system.nnz <= _SURELY_SMALL and not banded:
             order = reverse_cuthill_mckee(system, symmetric_mode=True)
             row, column = _places(system, order)
-            if len(order) * float(np.abs(row - column).max()) ** 2 <= _QUICK:
+            below = row - column
+            if self._size * float(below.max()) ** 2 <= _QUICK:
                 self._order = order
-                self._factor_band(row, column, system.data)
+                self._factor_band(column, below, system.data)
             else:
                 self._factor(system, _ORDER)
             return
-        if not _is_narrow(width, system.nnz):
+        narrow = _is_narrow(width, system.nnz)
+        if not narrow:
             order = reverse_cuthill_mckee(system, symmetric_mode=True)
             self._order, moved = order, _moved(system, order)
             width = _widths(moved)
-        if not _is_narrow(width, system.nnz):
+            narrow, banded = _is_narrow(width, system.nnz), _is_banded(width)
+        if not narrow:
             self._order = _least_degrees(system, order)
             moved = _moved(system, self._order)
-        elif _is_banded(width):
+        elif banded:
             row = np.repeat(np.arange(len(width)), np.diff(moved.indptr))
-            self._factor_band(row, moved.indices, moved.data)
+            self._factor_band(moved.indices, row - moved.indices, moved.data)
             return
         self._factor(moved, "NATURAL")
 
     def _factor_band(
-        self, row: NDArray[np.intp], column: NDArray[np.intp], data: FloatArray
+        self, column: NDArray[np.intp], below: NDArray[np.intp], data: FloatArray
     ) -> None:
+        """Factorise the matrix with these entries, so far below the diagonal, which is there."""
         from scipy.linalg.lapack import dpbtrf
 
-        size = int(row.max()) + 1  # the diagonal is there
-        lower = row - column
-        band = np.zeros((size, int(lower.max()) + 1))  # the transpose of what LAPACK takes
-        below = lower >= 0
-        band[column[below], lower[below]] = data[below]
+        lower = np.flatnonzero(below >= 0)
+        band = np.zeros((self._size, int(below.max()) + 1))  # the transpose of what LAPACK takes
+        band[column[lower], below[lower]] = data[lower]
         self._band, info = dpbtrf(band.T, lower=1, overwrite_ab=1)
         if info:
             raise ConvergenceError("the normal equations are not positive definite")

@@ -10,6 +10,7 @@ are fewer other values than unknowns, the matrix over those that its inverse fol
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from dpinfer._check import FloatArray
 from dpinfer.errors import ConvergenceError
 from dpinfer.estimation._factors import DefiniteFactors
 from dpinfer.estimation._selected import SelectedInverse
+from dpinfer.queries.workload import lone_entries
 
 MOST_PAIRS = 2e7  # products of entries of a row from which a Gram matrix is added up
 _LEAST_SHARE = 0.01  # of a value in its column, so that conjugate gradients are quick
@@ -51,26 +53,40 @@ class GramSystem:
 
     def __init__(self, matrix: Any, variance: FloatArray) -> None:
         self._std = np.sqrt(variance)
-        length = np.diff(matrix.indptr)
+        length = matrix.indptr[1:] - matrix.indptr[:-1]
         data = matrix.data / np.repeat(self._std, length)
-        square = np.square(data)
-        size = np.bincount(matrix.indices, square, minlength=matrix.shape[1])
+        size = np.bincount(matrix.indices, np.square(data), minlength=matrix.shape[1])
         if not size.all():
             raise ConvergenceError("the normal equations of the workload are singular")
         self.scale = 1.0 / np.sqrt(size)
         data *= self.scale[matrix.indices]
-        self._rows = csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+        self._rows = copy(matrix)  # of the same pattern, which is not checked again
+        self._rows.data = data
         self._columns = self._rows.T.tocsr()
         self._alone = length == 1
-        at = matrix.indptr[:-1][self._alone]
-        own = np.bincount(matrix.indices[at], np.square(data[at]), minlength=matrix.shape[1])
-        self._own = own.astype(np.float64, copy=False)
-        self._least = float(self._own.min())
-        # about the entries of G, and of the matrix over the other values
-        self._along = float(length @ length)
-        count = np.diff(self._columns.indptr) - np.bincount(matrix.indices[at], minlength=len(own))
-        self._across = float(count @ count)
-        self._is_easy = min(self._along, self._across) <= _EASY or self._is_narrow()
+        self._along = float(np.square(length, dtype=np.float64).sum())  # about the entries of G
+
+    @cached_property
+    def _own(self) -> FloatArray:
+        """The squares of values that are unknowns by themselves, of a column of length 1 each."""
+        at, size = lone_entries(self._rows), len(self.scale)
+        own = np.bincount(self._rows.indices[at], np.square(self._rows.data[at]), minlength=size)
+        return own.astype(np.float64, copy=False)
+
+    @cached_property
+    def _least(self) -> float:
+        return float(self._own.min())
+
+    @cached_property
+    def _across(self) -> float:
+        """About the entries of the matrix over the other values."""
+        alone = self._rows.indices[lone_entries(self._rows)]
+        count = np.diff(self._columns.indptr) - np.bincount(alone, minlength=len(self.scale))
+        return float(count @ count)
+
+    @cached_property
+    def _is_easy(self) -> bool:
+        return self._along <= _EASY or self._across <= _EASY or self._is_narrow()
 
     def _is_narrow(self) -> bool:
         """Whether values reach back so little from each unknown that factors are narrow."""
@@ -161,10 +177,10 @@ class GramSystem:
 
     @cached_property
     def _factors(self) -> GramFactors | OtherValues:
-        if min(self._across, self._along) > MOST_PAIRS:
+        if self._along > MOST_PAIRS and self._across > MOST_PAIRS:
             raise ConvergenceError("the normal equations of the workload are dense")
         others = int(np.count_nonzero(~self._alone))
-        few = max(self._across, _EASY) < self._along and 0 < 2 * others < len(self.scale)
+        few = _EASY < self._along > self._across and 0 < 2 * others < len(self.scale)
         if few and self._least > _LOST:
             return OtherValues(self._rows, self._alone, self._own, np.square(self._std))
         return GramFactors(self._columns @ self._rows)
@@ -183,7 +199,7 @@ class GramSystem:
     def is_quick(self) -> bool:
         """Whether conjugate gradients take no longer than factors, which are not there."""
         factors = self._is_easy or "_factors" in self.__dict__
-        return self._least >= _LEAST_SHARE and not factors
+        return not factors and self._least >= _LEAST_SHARE
 
     def _solved(self, z: FloatArray, left: FloatArray, residual: Solve) -> FloatArray:
         """Return the z at which the residual, right side less G z, is zero but for rounding.
@@ -202,7 +218,7 @@ class GramSystem:
             change = self._factors.solve(left)
             z = z + change
             size = _lengths(z)
-            gap = float(np.max(_lengths(change) / np.where(size > 0, size, 1.0)))
+            gap = (_lengths(change) / (size + (size == 0))).max()
             if gap <= _SMALL and before < np.inf:  # the next change is smaller by that factor
                 return z
             if not gap < before / 4:
@@ -307,5 +323,6 @@ def _subtracted(start: FloatArray, less: FloatArray) -> FloatArray:
     return np.where(found >= _LOST * start, found, np.nan)
 
 
-def _lengths(columns: FloatArray) -> FloatArray:
-    return np.asarray(np.sqrt(np.einsum("i...,i...->...", columns, columns)))
+def _lengths(columns: FloatArray) -> Any:
+    """Return the length of each column, a number for a vector."""
+    return np.sqrt(np.einsum("i...,i...->...", columns, columns))

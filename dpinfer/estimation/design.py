@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dpinfer._check import FloatArray
 from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.estimation._factors import MOST_WORK, AugmentedSystem, TooMuchWorkError, factorise
+from dpinfer.queries.workload import lone_entries
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -398,7 +399,7 @@ def _has_row_for_each_column(matrix: Matrix) -> bool:
         alone = np.count_nonzero(matrix, axis=1) == 1
         found[np.nonzero(matrix[alone])[1]] = True
     else:
-        at = matrix.indptr[:-1][np.diff(matrix.indptr) == 1]
+        at = lone_entries(matrix)
         found[matrix.indices[at[matrix.data[at] != 0]]] = True
     return bool(found.all())
 

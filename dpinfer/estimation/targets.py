@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpinfer._check import FloatArray, as_table, check_array, check_integer, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms.weighted_sum import LARGEST_WEIGHT
-from dpinfer.queries.workload import Workload, stack_rows
+from dpinfer.queries.workload import Workload, lone_entries, stack_rows
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
 
@@ -79,10 +79,10 @@ def all_targets(workload: Workload, design: Design | None) -> Targets:
     wanted = design.estimable_cells()
     wanted[_published_cells(matrix)] = False
     extra = np.flatnonzero(wanted)
-    published = np.concatenate([np.arange(rows), np.full(len(extra), -1)])
-    labels = workload.labels
+    labels, published = workload.labels, np.arange(rows)
     if not len(extra):
         return Targets(matrix, labels, published)
+    published = np.concatenate([published, np.full(len(extra), -1)])
     if labels is not None or workload.columns is not None:
         labels = _append(
             _or_numbered(labels, rows, "value"),
@@ -245,13 +245,13 @@ def _shown(index: pd.Index | None) -> str:
     return f"{named}, ..." if len(index) > _NAMED else named
 
 
-def _published_cells(matrix: Matrix) -> NDArray[np.intp]:
+def _published_cells(matrix: Matrix) -> NDArray[np.integer[Any]]:
     """Cells that a published row asks for by themselves."""
     if isinstance(matrix, np.ndarray):
         alone = (np.count_nonzero(matrix, axis=1) == 1) & (matrix.sum(axis=1) == 1)
         return np.asarray(np.abs(matrix[alone]).argmax(axis=1))
-    starts = matrix.indptr[:-1][np.diff(matrix.indptr) == 1]
-    return np.asarray(matrix.indices[starts[matrix.data[starts] == 1]], dtype=np.intp)
+    at = lone_entries(matrix)
+    return np.asarray(matrix.indices[at[matrix.data[at] == 1]])
 
 
 def _unit_rows(cells: NDArray[np.intp], width: int, like: Matrix) -> Matrix:

@@ -268,6 +268,8 @@ class NoiseOnly:
         """P(S >= t), atoms within ``slack`` below t included."""
         # by symmetry P(S >= t) = P(S <= -t), which counts the atom
         points = np.asarray(slack - t)
+        if len(self.laws) == 1:
+            return lower_tail(self.laws[0], points)
         tail = np.empty(points.shape)
         which = np.broadcast_to(self.which, points.shape)
         for number, law in enumerate(self.laws):
@@ -282,7 +284,8 @@ class NoiseOnly:
 
     def slack(self, t: FloatArray) -> FloatArray:
         """Return the rounding error of a computed deviation; whole deviations are exact."""
-        return np.where(t == np.rint(t), 0.0, _ROUNDING * self.magnitude)
+        fraction = t != np.rint(t)
+        return fraction * (_ROUNDING * self.magnitude) if fraction.any() else np.zeros(t.shape)
 
 
 def lower_tail(law: NoiseLaw, x: FloatArray) -> FloatArray:

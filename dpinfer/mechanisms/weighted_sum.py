@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
 
@@ -690,11 +690,19 @@ class _Atoms:
 
     @cached_property
     def _law(self) -> AtomTails:
+        places = [np.arange(-reach, reach + 1.0) for reach in self._reach]
+        chances = [
+            law._cdf(-np.abs(k)) - law._cdf(-np.abs(k) - 1.0)
+            for (_, law), k in zip(self._terms, places, strict=True)
+        ]
+        weights = [weight for weight, _ in self._terms]
+        if min(weights) == max(weights):  # sums of which many are equal
+            total = sum(self._reach)
+            places = [np.arange(-total, total + 1.0)]
+            chances = [reduce(np.convolve, chances)]
         atoms = np.zeros(1), np.ones(1)
-        for (weight, law), reach in zip(self._terms, self._reach, strict=True):
-            k = np.arange(-reach, reach + 1.0)
-            chances = law._cdf(-np.abs(k)) - law._cdf(-np.abs(k) - 1.0)
-            atoms = added(atoms, (weight * k, chances))
+        for weight, k, chance in zip(weights, places, chances, strict=False):
+            atoms = added(atoms, (weight * k, chance))
         return AtomTails.of(*atoms)
 
     def __call__(self, x: FloatArray) -> FloatArray:

@@ -165,10 +165,12 @@ def check_matrix(matrix: Any) -> Matrix:
         raise InvalidParameterError(
             f"matrix must be two-dimensional and not empty, got shape {matrix.shape}"
         )
-    sparse = csr_array(matrix, copy=True)
-    sparse.data = check_array(sparse.data, "matrix", nonempty=False)
+    rows = matrix.tocsr()
+    entries = check_array(rows.data, "matrix", nonempty=False), rows.indices, rows.indptr
+    sparse = csr_array(entries, shape=rows.shape, copy=True)
     sparse.sum_duplicates()
-    sparse.eliminate_zeros()
+    if not sparse.data.all():
+        sparse.eliminate_zeros()
     return read_only(sparse)
 
 
@@ -192,6 +194,12 @@ def read_only(matrix: Matrix) -> Matrix:
 def entries(matrix: Matrix) -> FloatArray:
     """Return the stored entries of a matrix, those that are zero in a sparse one left out."""
     return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.data)
+
+
+def lone_entries(matrix: csr_array) -> NDArray[np.integer[Any]]:
+    """Return the places of the entries that are the only ones stored in their rows."""
+    starts = matrix.indptr
+    return np.asarray(starts[:-1][starts[1:] - starts[:-1] == 1])
 
 
 def is_identity(matrix: Matrix) -> bool:

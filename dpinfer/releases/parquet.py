@@ -9,6 +9,7 @@ Reference: Apache Parquet format 2.10, ``parquet.thrift``.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -379,8 +380,16 @@ def write_parquet(frame: pd.DataFrame, path: Path, facts: Mapping[str, str] | No
         plain = column.dtype == np.float64 and not np.isnan(column.to_numpy()).any()
         # numbers of which none is missing are not copied
         columns.append(pa.array(column.to_numpy() if plain else column, from_pandas=not plain))
-    table = pa.table(columns, names=frame.columns.tolist(), metadata=facts)
-    parquet.write_table(table, path)
+    table = pa.table(columns, names=frame.columns.tolist())
+    # readers are told of plain texts, not of how they are held
+    fields = [
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in table.schema
+    ]
+    told = base64.b64encode(pa.schema(fields, facts).serialize().to_pybytes())
+    with parquet.ParquetWriter(path, table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({**(facts or {}), "ARROW:schema": told})
 
 
 def parquet_as_text(path: Path, limit: Limit) -> TextTable:

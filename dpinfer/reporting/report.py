@@ -353,10 +353,11 @@ def _with_texts(analysis: Analysis, kept: str) -> pd.DataFrame:
     frame = table_of(analysis)
     for position in range(frame.shape[1] - analysis.frame.shape[1]):
         labels = frame.iloc[:, position]
-        if labels.dtype.kind not in kept and labels.dtype != "str":
+        if labels.dtype.kind not in kept:
             numbers, distinct = pd.factorize(labels, use_na_sentinel=False)
-            texts = [_sound(label) for label in distinct.tolist()]
-            frame.isetitem(position, pd.Index(texts, dtype=object).take(numbers))
+            texts = np.array([_sound(label) for label in distinct.tolist()], dtype=object)
+            of_label, texts = pd.factorize(texts)
+            frame.isetitem(position, pd.Categorical.from_codes(of_label[numbers], texts))
     frame.columns = pd.Index([_sound(name) for name in frame.columns], dtype=object)
     return frame
 
@@ -383,9 +384,18 @@ def table_of(analysis: Analysis) -> pd.DataFrame:
     if analysis.labels is None:
         labels = pd.DataFrame({"target": [analysis.label(row) for row in range(len(frame))]})
     else:
-        labels = frame.index.to_frame(index=False)
-        labels.columns = pd.Index(_own_names(frame.index.names, taken=list(frame.columns)))
+        names = _own_names(frame.index.names, taken=list(frame.columns))
+        labels = pd.DataFrame({name: _level(frame.index, k) for k, name in enumerate(names)})
     return pd.concat([labels, frame.reset_index(drop=True)], axis=1)
+
+
+def _level(labels: pd.Index, number: int) -> Any:
+    """Return the labels of a level, as categories where they are texts of several levels."""
+    import pandas as pd
+
+    if isinstance(labels, pd.MultiIndex) and labels.levels[number].dtype.kind not in "iufbM":
+        return pd.Categorical.from_codes(labels.codes[number], labels.levels[number])
+    return labels.get_level_values(number)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -453,6 +453,16 @@ def test_targets_that_share_too_many_pairs_are_solved_for(monkeypatch):
     np.testing.assert_allclose(fit.bse, expected, rtol=1e-12)
 
 
+def test_cells_with_one_total_of_all():
+    # 46,341² entries of a Gram matrix are more than a 32-bit number counts
+    cells = 46_341
+    matrix = sparse.vstack([sparse.eye_array(cells), sparse.csr_array(np.ones((1, cells)))])
+    values = np.random.default_rng(1).normal(size=cells + 1)
+    fit = combine(values, workload=matrix, mechanism=Gaussian(sigma=1.0))
+    gap = (values[-1] - values[:-1].sum()) / (cells + 1)
+    np.testing.assert_allclose(fit.params[:-1], values[:-1] + gap, atol=1e-12)
+
+
 def test_more_cells_than_fit_are_refused():
     wide = sparse.csr_array(([1.0, 1.0], ([0, 1], [0, 1])), shape=(2, 2**28))
     with pytest.raises(InvalidParameterError, match=f"at most 16777216 cells .* got {2**28}"):

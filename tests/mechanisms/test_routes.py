@@ -108,6 +108,8 @@ def test_work_of_several_kinds_is_that_of_the_dearest():
     # a table takes the place of the integral
     tabulated = fast_sum(np.array([1.0, 0.3]), [Laplace(scale=2.0)] * 2)
     assert work_at_a_point(tabulated) < work_at_a_point(dear)
+
+
 def test_far_tails_of_lattices_too_wide_to_list_are_bounded_from_above():
     law = Geometric(scale=2.0)
     total = WeightedSum([1000.0, 0.5, 0.25], law)
@@ -124,5 +126,3 @@ def test_far_tails_of_lattices_too_wide_to_list_are_bounded_from_above():
     for one, x in zip(q, far, strict=True):
         exact = logsumexp(logs + law.logsf(np.floor((x - small) / 1000.0)))
         assert np.log(one) - 10.0 < exact <= np.log(one)
-
-

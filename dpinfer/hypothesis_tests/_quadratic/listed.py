@@ -41,8 +41,8 @@ class Term:
 
     @cached_property
     def joint(self) -> ComplexArray:
-        """E[exp(iθ(X - λ)); y], shape (m, θ)."""
-        return np.ascontiguousarray(self.cell.joint(self.theta).T)
+        """E[exp(iθ(X - λ)); y], shape (θ, m)."""
+        return np.ascontiguousarray(self.cell.joint(self.theta))
 
     def below(self, bound: float) -> NDArray[np.intp]:
         """Return the places of the values up to a bound."""
@@ -70,10 +70,11 @@ class Half:
         self._angles = angles
         self.values: FloatArray = np.zeros(1)
         self._steps: list[_Step] = []
+        self._known: dict[int, ComplexArray | None] = {}
         chances, square = np.ones(1), 0.0
         for term in terms:
             place = term.below(bound)
-            own_law = term.square[place], term.joint[place, 0].real
+            own_law = term.square[place], term.joint[0, place].real
             values, chances = added((self.values, chances), own_law)
             kept = np.flatnonzero((values <= bound) & (chances > _NEGLIGIBLE))
             kept = kept[np.argsort(values[kept], kind="stable")]
@@ -87,22 +88,22 @@ class Half:
             chances = np.add.reduceat(chances[kept], first) if first.size else np.zeros(0)
 
     def chances(self, part: slice) -> ComplexArray:
-        """E[exp(iθ(X - λ)); value] at some of the θ, shape (values, θ)."""
-        if self.values.size * self._angles <= _KEPT:
-            return self._everything[:, part]
-        return self._computed(part)
-
-    @cached_property
-    def _everything(self) -> ComplexArray:
-        return self._computed(slice(0, self._angles))
+        """E[exp(iθ(X - λ)); value] at some of the θ, always the same ones, shape (θ, values)."""
+        found = self._known.get(part.start)
+        if found is None:
+            found = self._computed(part)
+            # for one tail it takes less time not to keep them
+            again = part.start in self._known and self.values.size * self._angles <= _KEPT
+            self._known[part.start] = found if again else None
+        return found
 
     def _computed(self, part: slice) -> ComplexArray:
-        out = np.ones((1, part.stop - part.start), dtype=np.complex128)
+        out = np.ones((part.stop - part.start, 1), dtype=np.complex128)
         for term, step in zip(self._terms, self._steps, strict=True):
-            out = out[step.before]
-            out *= term.joint[step.place, part]
+            out = out.take(step.before, axis=1)
+            out *= term.joint[part].take(step.place, axis=1)
             if step.starts.size < step.before.size:
-                out = np.add.reduceat(out, step.starts, axis=0)
+                out = np.add.reduceat(out, step.starts, axis=1)
         return out
 
 
@@ -126,8 +127,8 @@ _BUDGET = 2e7
 _LARGEST = 1e7
 """Numbers held at a time, for the terms and for a list of values."""
 
-_BLOCK = 1 << 21
-"""Complex numbers in a block."""
+_BLOCK = 1 << 17
+"""Complex numbers in a block, which is to stay in the cache."""
 
 _GROWTH = 1.3
 """By how much the lists go beyond what was asked for, where that is asked for repeatedly."""
@@ -176,7 +177,7 @@ class Enumeration:
 
     @cached_property
     def _total(self) -> float:
-        sums = [term.joint.sum(axis=0) for half in self._parts for term in half]
+        sums = [term.joint.sum(axis=1) for half in self._parts for term in half]
         return float(prod(sums, start=self._factor).real.sum())
 
     def _inside(self, q: float) -> float:
@@ -187,14 +188,15 @@ class Enumeration:
         chosen = listed.values[: np.searchsorted(listed.values, q, side="right")]
         place = np.searchsorted(merged.values, q - chosen, side="right")
         angles = _BLOCK // max(1, listed.values.size, merged.values.size)
-        total = 0.0
+        pairs = np.empty(self._theta.size)
         for part in slices(self._theta.size, angles):
             # the chance of the first values; nothing before them
-            below = np.zeros((merged.values.size + 1, part.stop - part.start), dtype=np.complex128)
-            np.cumsum(merged.chances(part), axis=0, out=below[1:])
-            pairs = np.einsum("vt,vt->t", listed.chances(part)[: place.size], below[place])
-            total += float(self._factor[part] @ pairs.real)
-        return total
+            below = np.zeros((part.stop - part.start, merged.values.size + 1), dtype=np.complex128)
+            np.cumsum(merged.chances(part), axis=1, out=below[:, 1:])
+            chances = listed.chances(part)[:, : place.size]
+            both = np.einsum("tv,tv->t", chances, below.take(place, axis=1))
+            pairs[part] = both.real
+        return float(self._factor @ pairs)
 
     def _up_to(self, q: float) -> list[Half]:
         """Both halves with their values up to q, and perhaps some more."""
