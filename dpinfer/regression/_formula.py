@@ -37,6 +37,8 @@ from dpinfer.results.labels import split_labels
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpinfer.regression._absorbed import Absorbed
+
 
 # Excess kurtosis of noise laws.
 
@@ -391,11 +393,17 @@ class Design:
     curves: Curves = field(default_factory=dict)  # of squares and products of two noisy columns
     spec: Any = None  # what builds the design matrix of other data, for a formula
     notes: tuple[str, ...] = ()
+    absorbed: Absorbed | None = None  # groups; response and covariates are then deviations
 
     @property
     def labelled(self) -> bool:
         """Whether results carry the names of the columns."""
         return self.row_labels is not None
+
+    @property
+    def parameters(self) -> int:
+        """Number of coefficients, absorbed groups included."""
+        return len(self.names) + (0 if self.absorbed is None else len(self.absorbed.totals))
 
     @cached_property
     def model(self) -> Any:

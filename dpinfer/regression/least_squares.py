@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ from dpinfer._check import (
     check_option,
 )
 from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.regression._absorbed import absorb as absorb_groups
 from dpinfer.regression._formula import (
     Design,
     NoiseOf,
@@ -36,7 +37,9 @@ from dpinfer.regression._moments import (
     Moments,
     Solution,
     clustered,
+    group_codes,
     noise_covariance,
+    solve_moments,
 )
 from dpinfer.regression._results import ColumnsResult
 from dpinfer.regression._score_sets import ScoreSets
@@ -185,8 +188,10 @@ class NoisyRegression(ColumnsResult):
 
     @cached_property
     def fittedvalues(self) -> Any:
-        """The published design matrix times the coefficients, shape (n,)."""
-        return self._by_row(self.design.exog @ self._params)
+        """The published design matrix times the coefficients, with absorbed effects, shape (n,)."""
+        absorbed = self.design.absorbed
+        published = self.design.endog if absorbed is None else absorbed.endog
+        return self._by_row(published - np.asarray(self.resid))
 
     @cached_property
     def resid(self) -> Any:
@@ -211,6 +216,15 @@ class NoisyRegression(ColumnsResult):
 
         Its standard errors are those of the attenuated coefficients.
         """
+        if self.design.absorbed is not None:
+            plain = replace(
+                self.design, noisy=self.design.noisy[:0], loadings=self.design.loadings[:, :0]
+            )
+            solution = solve_moments(Moments.of(plain), plain.names)
+            covariance = _covariance(solution, self.cov_type, self.groups, "noise+sampling")
+            return replace(
+                self, design=plain, solution=solution, covariance=covariance, method="moments"
+            )
         details = {} if self.groups is None else {"groups": self.groups}
         return self.design.model.fit(
             cov_type=self.cov_type, cov_kwds=details or None, use_t=self.use_t
@@ -250,6 +264,11 @@ class NoisyRegression(ColumnsResult):
         """
         if exog is None:
             return self.fittedvalues
+        if self.design.absorbed is not None:
+            raise InvalidParameterError(
+                "exog must be left out with absorb: the effects of groups are known for the rows "
+                "of the fit, and only from them"
+            )
         matrix, labels = self._new_rows(exog)
         return attach_labels(np.asarray(matrix @ self._params), labels)
 
@@ -289,11 +308,11 @@ class NoisyRegression(ColumnsResult):
         offered = (
             self.method != "fuller"
             and self.uncertainty == "noise+sampling"
-            and self.groups is None
+            and (self.groups is None or self.design.absorbed is not None)
             and bool(self.solution.moments.noisy.any())
             and not self.design.curves
         )
-        return ScoreSets.of(self.solution) if offered else None
+        return ScoreSets.of(self.solution, self.groups) if offered else None
 
     @property
     def _pvalues(self) -> FloatArray:
@@ -325,6 +344,7 @@ def noisy_ols(
     noise: NoiseOf | None = None,
     instrument: Mapping[Any, Any] | None = None,
     weights: Any = None,
+    absorb: Any = None,
     method: Method = "moments",
     cov_type: Covariance | None = None,
     groups: Any = None,
@@ -514,6 +534,12 @@ def noisy_ols(
     check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     check_option(nonlinear, "nonlinear", _NONLINEAR)
     again: dict[Any, Any] = {}
+    for name, other in (("instrument", instrument), ("method='fuller'", method == "fuller" or None)):
+        if absorb is not None and other is not None:
+            raise InvalidParameterError(
+                f"absorb must be left out with {name}, for which no intervals are known that hold "
+                "with the effects of many groups: give few groups as C(group)"
+            )
     if instrument is not None:
         if method != "moments" or uncertainty == "noise" or nonlinear == "delta":
             raise InvalidParameterError(
@@ -526,16 +552,23 @@ def noisy_ols(
         endog, exog, noise, grouped=groups is not None, who="noisy_ols"
     )
     if check_option(missing, "missing", MISSING) == "drop":
-        endog, exog, noise, weights, groups, again = without_missing(
-            endog, exog, noise, weights, groups, again
+        endog, exog, noise, weights, groups, absorb, again = without_missing(
+            endog, exog, noise, weights, groups, absorb, again
         )
     if isinstance(endog, str):
         exog = as_pandas(exog, "exog")
         design = formula_design(endog, exog, noise, weights, nonlinear, depth=2)
         groups = column_of(exog, groups) if isinstance(groups, str) else groups
+        absorb = column_of(exog, absorb) if isinstance(absorb, str) else absorb
     else:
         design = array_design(endog, exog, noise, weights)
     asked: Covariance = cov_type or ("HC3" if len(design.endog) < _FEW_ROWS else "HC1")
+    if absorb is not None:
+        codes = group_codes(absorb, "absorb", design.row_labels, len(design.endog))
+        design = absorb_groups(design, codes)
+        clusters = groups is not None or codes.max() + 1 >= _MANY_GROUPS
+        if cov_type is None and uncertainty == "noise+sampling" and clusters:
+            asked = "cluster"
     codes = checked_groups(groups, asked, uncertainty, design)
     moments = Moments.of(design)
     if again:
@@ -566,6 +599,7 @@ def noisy_ols(
 
 
 _FEW_ROWS = 250
+_MANY_GROUPS = 50
 
 
 def _covariance(
@@ -578,7 +612,8 @@ def _covariance(
 
 def checked_groups(groups: Any, cov_type: str, uncertainty: str, design: Design) -> Any:
     """Return groups as numbers, None without; refused where they do not fit the covariance."""
-    codes = clustered(groups, cov_type, design.row_labels, len(design.endog))
+    size, absorbed = len(design.endog), design.absorbed
+    codes = clustered(groups, cov_type, design.row_labels, size, absorbed=absorbed)
     if codes is not None and uncertainty == "noise":
         raise InvalidParameterError(
             "groups must not be given for uncertainty='noise', which takes the errors of the rows "

@@ -161,7 +161,7 @@ def test_noise_of_the_scores_by_enumeration():
             endog=np.r_[row[0], 0.0, 0.0],
             exog=np.vstack([row[1:], np.zeros((2, 2))]),
         )
-        moments = Moments(design, 1.0, 1.0, np.eye(2), np.zeros(2), np.ones(3), np.eye(3))
+        moments = Moments(design, 1.0, 1.0, np.eye(2), np.zeros(2), np.ones(3), np.eye(3), np.ones(3))
         solution = Solution(moments, 1.0)
         solution.__dict__["coefficients"] = beta
         object.__setattr__(design.errors, "excess", lambda: np.full((1, 3), excess))
