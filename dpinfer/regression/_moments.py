@@ -14,6 +14,7 @@ from scipy import linalg
 from dpinfer._check import FloatArray, as_table, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.regression._absorbed import Absorbed, nested
+from dpinfer.regression._between import Between
 from dpinfer.regression._corrected_scores import Law, Rows, Source
 from dpinfer.regression._formula import Design, by_row, row_blocks
 from dpinfer.regression._polynomials import PolynomialScores, of_rows, sources_of
@@ -47,6 +48,7 @@ class Moments:
     reach: FloatArray  # unit of the errors of each noisy column, shape (m,)
     errors: FloatArray  # Σ w(1 - h) times their covariance matrices, shape (m, m)
     rest: FloatArray  # one less h, the leverage of what has no noise, shape (n,)
+    between: Between | None = None  # what rows share of the errors, in their units
 
     @classmethod
     def of(cls, design: Design) -> Moments:
@@ -61,6 +63,11 @@ class Moments:
             weights = design.weights[rows] * rest[rows] / mean_weight
             errors += np.einsum("i,ijk->jk", weights, covariance)
         reach = np.sqrt(reach)
+        errors = errors / reach / reach[:, np.newaxis]
+        between = _between(design, reach, mean_weight, rest)
+        if between is not None:
+            lone = design.weights / mean_weight * rest
+            errors += np.einsum("i,ijk->jk", lone, between.shift)
         return cls(
             design,
             mean_weight,
@@ -68,8 +75,9 @@ class Moments:
             linalg.solve_triangular(triangle[:-1, :-1], np.eye(len(triangle) - 1)),
             triangle[:-1, -1] / unit,
             reach,
-            errors / reach / reach[:, np.newaxis],
+            errors,
             rest,
+            between,
         )
 
     @cached_property
@@ -154,7 +162,8 @@ class Moments:
 
     def error_covariance(self, rows: slice) -> FloatArray:
         """Covariance matrices of the errors of the noisy columns, in their units."""
-        return self.design.error_covariance(rows) / self.reach / self.reach[:, np.newaxis]
+        found = self.design.error_covariance(rows) / self.reach / self.reach[:, np.newaxis]
+        return found if self.between is None else found + self.between.shift[rows]
 
     def noise_shares(self) -> tuple[float, FloatArray]:
         """Largest share of the noise in the variation of a combination of covariates, and which."""
@@ -171,16 +180,40 @@ def _rest(design: Design) -> FloatArray:
     out = np.ones(len(design.endog))
     if design.curves:
         return out
-    clean = ~np.isin(np.arange(design.exog.shape[1]) + 1, design.noisy)
-    flat = linalg.solve_triangular(
-        np.linalg.qr(design.triangle[:-1, :-1][:, clean], mode="r"), np.eye(int(clean.sum()))
-    )
     for rows in row_blocks(len(out)):
-        own = np.square(design.exog[rows][:, clean] @ flat).sum(axis=1)
+        own = np.square(_clean_basis(design, rows)).sum(axis=1)
         out[rows] -= own * design.weights[rows]
         if design.absorbed is not None:
             out[rows] -= design.absorbed.leverage(rows)
     return np.where(out > _ROUNDING, out, 0.0)
+
+
+def _clean_basis(design: Design, rows: slice) -> FloatArray:
+    """Return a basis of the covariates without noise with Σ w f fᵀ = 1, shape (rows, k)."""
+    clean = ~np.isin(np.arange(design.exog.shape[1]) + 1, design.noisy)
+    triangle = np.linalg.qr(design.triangle[:-1, :-1][:, clean], mode="r")
+    flat = linalg.solve_triangular(triangle, np.eye(int(clean.sum())))
+    return np.asarray(design.exog[rows][:, clean] @ flat)
+
+
+def _between(
+    design: Design, reach: FloatArray, mean_weight: float, rest: FloatArray
+) -> Between | None:
+    shared = design.errors.between
+    if shared is None or not len(reach):
+        return None
+    from scipy import sparse
+
+    nothing = sparse.csr_array((len(design.endog), len(shared.excess)))
+    given = [shared.weights.get(column, nothing) for column in design.errors.columns]
+    columns = []
+    for slopes, unit in zip(np.moveaxis(design.loadings, 1, 0), reach, strict=True):
+        held = nothing
+        for slope, own in zip(slopes.T, given, strict=True):
+            held = held + sparse.csr_array(own).multiply(slope[:, np.newaxis] / unit)
+        columns.append(sparse.csr_array(held))
+    basis = _clean_basis(design, slice(None)) * np.sqrt(mean_weight)
+    return Between.of(columns, shared.excess, design.weights / mean_weight, basis, rest)
 
 
 Method = Literal["moments", "fuller"]
@@ -482,7 +515,10 @@ COVARIANCES = {"HC0": hc0, "HC1": hc1, "HC3": hc3, "cluster": cluster}
 
 def noise_covariance(solution: Solution, groups: Any) -> FloatArray:
     """Covariance matrix due to the noise alone, the confidential values being fixed."""
-    covariance = _sandwich(solution, noise_of_scores(solution))
+    meat = noise_of_scores(solution)
+    if solution.moments.between is not None:
+        meat += between_scores(solution, noise_alone=True)
+    covariance = _sandwich(solution, meat)
     size = np.sqrt(np.abs(np.diagonal(covariance)))
     size[size == 0] = 1.0
     if np.linalg.eigvalsh(covariance / size[:, None] / size)[0] < -_ROUNDING:
@@ -547,6 +583,44 @@ def noise_of_scores(solution: Solution) -> FloatArray:
     half = mixed @ moments.to_covariates
     return np.asarray(
         outer + half + half.T + moments.to_covariates.T @ inner @ moments.to_covariates
+    )
+
+
+def between_covariance(solution: Solution) -> FloatArray:
+    """Return what errors that rows share add to the covariance of the coefficients."""
+    return _sandwich(solution, between_scores(solution, noise_alone=False))
+
+
+def between_scores(solution: Solution, *, noise_alone: bool) -> FloatArray:
+    """Estimate without bias the covariance of the scores of different rows, summed over pairs.
+
+    With ``noise_alone`` residuals are held fixed; otherwise they are independent from row to row,
+    of mean 0.
+    """
+    moments, to_residual = solution.moments, solution.to_residual
+    between = moments.between
+    assert between is not None
+    block = moments.block(slice(None))
+    levers = block.covariates
+    inner = between.products if not noise_alone else -between.products
+    total = np.einsum("acdb,c,d->ab", inner, to_residual, to_residual)
+    known = any(law is not None for law in moments.design.errors.laws)
+    cumulants = between.cumulants(within=noise_alone and not known)
+    total += np.einsum("acdb,c,d->ab", cumulants, to_residual, to_residual)
+    sums, own = between.held(levers, to_residual), between.own
+    lone = np.square(block.weights)[:, np.newaxis]
+    outer = -(levers * lone * (own @ to_residual @ to_residual)[:, np.newaxis]).T @ levers
+    if noise_alone:
+        residual = solution.residuals(block)[:, np.newaxis]
+        units = np.eye(len(to_residual))
+        both = np.stack([between.held(residual, unit)[0] for unit in units])
+        sums = sums + moments.to_covariates.T @ both
+        mixed = -(levers * lone * residual).T @ (own @ to_residual) @ moments.to_covariates
+        outer = outer + mixed + mixed.T
+        total -= np.einsum("i,iab->ab", (lone * np.square(residual))[:, 0], own)
+        total -= np.einsum("abcd,c,d->ab", between.products, to_residual, to_residual)
+    return np.asarray(
+        outer + sums @ sums.T + moments.to_covariates.T @ total @ moments.to_covariates
     )
 
 

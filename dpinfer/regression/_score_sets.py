@@ -80,9 +80,10 @@ class ScoreSets:
                 (fourth * np.square(pull) * part).sum(axis=(0, 1))
                 for part in (np.square(shift), shift * reach, np.square(reach))
             ]
-        modelled = spread * squares / (size - design.parameters) + noise
+        between = _between(solution, turned, held, pulled)
+        modelled = spread * squares / (size - design.parameters) + noise + between
         if groups is None:
-            empirical = empirical * (size / (size - count))
+            empirical = empirical * (size / (size - count)) + between
         else:
             empirical = _quadratic(sums[:, :count], sums[:, count:]) * (many / (many - 1.0))
         unit = moments.unit ** np.arange(3)[:, None]
@@ -120,6 +121,29 @@ class ScoreSets:
 
 _LEAST_REST = 1e-9
 _ROUNDING = 1e-12
+
+
+def _between(
+    solution: Solution, turned: FloatArray, held: FloatArray, pulled: FloatArray
+) -> FloatArray:
+    """Return what rows that share errors add to variances, as :func:`_quadratic`."""
+    moments, start = solution.moments, solution.to_residual
+    between = moments.between
+    out = np.zeros((3, pulled.shape[1]))
+    if between is None:
+        return out
+    block = moments.block(slice(None))
+    levers = block.covariates @ turned
+    lone = np.square(block.weights[:, None] * levers)
+    inner = between.products + between.cumulants(within=False)
+    for k, (own, pull) in enumerate(zip(held.T, pulled.T, strict=True)):
+        lever = levers[:, k : k + 1]
+        ends = np.stack([start, own])
+        sums = np.vstack([between.held(lever, end) for end in ends])
+        both = sums @ sums.T - ends @ np.einsum("i,iab->ab", lone[:, k], between.own) @ ends.T
+        both += np.einsum("acdb,a,b,ic,jd->ij", inner, pull, pull, ends, ends)
+        out[:, k] = both[0, 0], (both[0, 1] + both[1, 0]) / 2.0, both[1, 1]
+    return out
 
 
 def _quadratic(first: FloatArray, second: FloatArray) -> FloatArray:

@@ -26,6 +26,7 @@ from dpinfer.regression._formula import (
     column_of,
     formula_design,
     published_columns,
+    refuse_many,
     without_missing,
 )
 from dpinfer.regression._instruments import second_measurements, solve_instruments
@@ -36,6 +37,7 @@ from dpinfer.regression._moments import (
     Method,
     Moments,
     Solution,
+    between_covariance,
     clustered,
     group_codes,
     noise_covariance,
@@ -548,9 +550,13 @@ def noisy_ols(
                 "population with a line, and on terms that are linear in the noise"
             )
         again = second_measurements(instrument, endog, exog)
-    endog, exog, noise = published_columns(
-        endog, exog, noise, grouped=groups is not None, who="noisy_ols"
+    endog, exog, noise, between = published_columns(
+        endog, exog, noise, across="keep" if groups is None else "ignore", who="noisy_ols"
     )
+    if between is not None and missing == "drop":
+        raise InvalidParameterError(
+            "missing must be 'raise' where rows share errors: leave rows out of the data first"
+        )
     if check_option(missing, "missing", MISSING) == "drop":
         endog, exog, noise, weights, groups, absorb, again = without_missing(
             endog, exog, noise, weights, groups, absorb, again
@@ -562,6 +568,8 @@ def noisy_ols(
         absorb = column_of(exog, absorb) if isinstance(absorb, str) else absorb
     else:
         design = array_design(endog, exog, noise, weights)
+    if design.curves:
+        refuse_many(design)
     asked: Covariance = cov_type or ("HC3" if len(design.endog) < _FEW_ROWS else "HC1")
     if absorb is not None:
         codes = group_codes(absorb, "absorb", design.row_labels, len(design.endog))
@@ -570,6 +578,21 @@ def noisy_ols(
         if cov_type is None and uncertainty == "noise+sampling" and clusters:
             asked = "cluster"
     codes = checked_groups(groups, asked, uncertainty, design)
+    if between is not None:
+        unfit = {
+            "absorb": absorb is not None,
+            "instrument": bool(again),
+            "method='fuller'": method == "fuller",
+            "squares or products of noisy columns": bool(design.curves),
+        }
+        if any(unfit.values()):
+            what = next(name for name, found in unfit.items() if found)
+            raise InvalidParameterError(
+                f"noise must have errors that are independent from row to row with {what}, got "
+                "errors that rows share: leave it out, or give groups of rows that share errors "
+                "and cov_type='cluster'"
+            )
+        design = replace(design, errors=replace(design.errors, between=between))
     moments = Moments.of(design)
     if again:
         assert noise is not None  # plain numbers without were refused
@@ -607,7 +630,10 @@ def _covariance(
 ) -> FloatArray:
     """Covariance matrix of the coefficients, in units of the data."""
     found = noise_covariance if uncertainty == "noise" else COVARIANCES[cov_type]
-    return solution.in_units(solution.in_units(found(solution, groups)).T)
+    covariance = found(solution, groups)
+    if solution.moments.between is not None and uncertainty == "noise+sampling":
+        covariance = covariance + between_covariance(solution)
+    return solution.in_units(solution.in_units(covariance).T)
 
 
 def checked_groups(groups: Any, cov_type: str, uncertainty: str, design: Design) -> Any:
