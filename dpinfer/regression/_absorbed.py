@@ -36,7 +36,7 @@ class Absorbed:
 
     def sums(self, values: FloatArray) -> FloatArray:
         """Return sums of groups, shape (G,)."""
-        return np.bincount(self.codes, values, len(self.totals))
+        return np.asarray(np.bincount(self.codes, values, len(self.totals)), dtype=np.float64)
 
     def leverage(self, rows: slice) -> FloatArray:
         """Return the part of rows of the weight of their groups."""
@@ -50,7 +50,7 @@ def absorb(design: Design, codes: Any) -> Design:
             "absorb must be left out where formulas have squares or products of noisy columns: "
             "give the groups as C(group), as long as they are few"
         )
-    sums = np.bincount(codes, design.weights)
+    sums = np.asarray(np.bincount(codes, design.weights), dtype=np.float64)
     absorbed = Absorbed(codes, design.weights, sums, design.endog)
     noisy = np.isin(np.arange(design.exog.shape[1]) + 1, design.noisy)
     kept = (np.ptp(design.exog, axis=0) > 0) | noisy

@@ -2,7 +2,7 @@
 
 With x and q the covariates and the residual of a row, u and η their errors, and the covariances
 Σᵢⱼ of uᵢ and uⱼ, κᵢⱼ of uᵢ and ηⱼ, τᵢⱼ of ηᵢ and ηⱼ, the corrected scores of two rows have the
-covariance xᵢxⱼᵀτᵢⱼ + qᵢqⱼΣᵢⱼ + qⱼxᵢκⱼᵢᵀ + qᵢκᵢⱼxⱼᵀ + Σᵢⱼτᵢⱼ + κᵢⱼκⱼᵢᵀ + Cᵢⱼ, C the fourth cumulants.
+covariance xᵢxⱼᵀτᵢⱼ + qᵢqⱼΣᵢⱼ + qⱼxᵢκⱼᵢᵀ + qᵢκᵢⱼxⱼᵀ + Σᵢⱼτᵢⱼ + κᵢⱼκⱼᵢᵀ + Cᵢⱼ, C fourth cumulants.
 The published rows give xᵢxⱼᵀ + Σᵢⱼ, qᵢqⱼ + τᵢⱼ and xᵢqⱼ + κᵢⱼ without bias.
 """
 
@@ -81,7 +81,7 @@ class Between:
 
     @cached_property
     def own(self) -> FloatArray:
-        """Covariance matrices of deviations over 1 - h, those of the rows if unshared, (n, m, m)."""
+        """Covariance matrices of deviations over 1 - h, of rows if unshared, (n, m, m)."""
         out = self._alone.copy()
         both = self._beside_basis + np.swapaxes(self._beside_basis, 0, 1)
         out -= np.einsum("nk,acnk->nac", self.basis, both)

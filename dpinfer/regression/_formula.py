@@ -133,7 +133,7 @@ def _of_column(given: Any, key: Any, endog: Any, exog: Any) -> NoisyValues:
     x = noisy(given, name=name)
     table = exog if isinstance(exog, Mapping) else as_pandas(exog, "exog")
     if isinstance(table, Mapping) or hasattr(table, "columns"):
-        column = table[key] if key in table else None
+        column = table.get(key)
     else:
         matrix = check_array(table, "exog", ndim=2) if np.ndim(table) == 2 else None
         names = [] if matrix is None else numbered_names(matrix)

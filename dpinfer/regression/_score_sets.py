@@ -67,9 +67,7 @@ class ScoreSets:
                 add_by_group(sums, groups[rows], np.hstack([first, second]))
             spread += (weights * np.square(lever)).sum(axis=0)
             squares += _quadratic(np.sqrt(weights) * residual, np.sqrt(weights) * across)
-            noise += _quadratic(
-                weights * np.sqrt(rest) * cross, weights * np.sqrt(rest) * own
-            )
+            noise += _quadratic(weights * np.sqrt(rest) * cross, weights * np.sqrt(rest) * own)
             sources = by_row(design.loadings, rows) * by_row(design.errors.std, rows)[:, None, :]
             sources = sources / moments.reach[:, None]
             fourth = by_row(excess, rows)[:, :, None] * np.square(weights * rest)[:, :, None]
