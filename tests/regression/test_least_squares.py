@@ -254,24 +254,24 @@ def simulated(reps, n, rng, **options):
 
 
 def test_the_bias_goes_and_intervals_cover():
-    # six standard errors of 200 replicates: a false alarm has probability 1e-8 or so
-    found = simulated(200, 300, np.random.default_rng(10))
+    # six standard errors of 100 replicates: a false alarm has probability 1e-8 or so
+    found = simulated(100, 300, np.random.default_rng(10))
     truth = np.array([1.0, 2.0, -1.0])
     params, bse, naive, reach = np.moveaxis(found, 1, 0)
     error = params.mean(axis=0) - truth
-    limit = 6.0 * params.std(axis=0) / np.sqrt(200)
+    limit = 6.0 * params.std(axis=0) / np.sqrt(100)
     assert (np.abs(error) < limit).all()
     assert (np.abs(naive.mean(axis=0) - truth) > limit).all()
-    assert bse.mean(axis=0) == pytest.approx(params.std(axis=0), rel=6.0 / np.sqrt(2 * 200))
+    assert bse.mean(axis=0) == pytest.approx(params.std(axis=0), rel=6.0 / np.sqrt(2 * 100))
     covered = (np.abs(params - truth) <= reach).mean(axis=0)
-    assert (covered > 0.95 - 6.0 * np.sqrt(0.95 * 0.05 / 200)).all()
+    assert (covered > 0.95 - 6.0 * np.sqrt(0.95 * 0.05 / 100)).all()
 
 
 def test_groups_that_share_noise():
     # rows of a group share the noise of the covariate: only "cluster" sees it; 6-sigma bounds
     rng = np.random.default_rng(11)
     found = []
-    for _ in range(150):
+    for _ in range(100):
         x = np.repeat(rng.normal(size=80), 5) + 0.2 * rng.normal(size=400)
         y = 1.0 + 2.0 * x + 0.3 * rng.normal(size=400)
         groups = np.repeat(np.arange(80), 5)
@@ -283,7 +283,7 @@ def test_groups_that_share_noise():
         found.append([[fit.params[1], fit.bse[1]] for fit in fits])
     found = np.array(found)
     spread = found[:, 0, 0].std()
-    error = 6.0 / np.sqrt(2 * 150)
+    error = 6.0 / np.sqrt(2 * 100)
     assert found[:, 0, 1].mean() == pytest.approx(spread, rel=error)
     assert found[:, 1, 1].mean() < spread * (1.0 - error)
 
@@ -296,7 +296,7 @@ def test_confidential_coefficients(laplace):
     truth = sm.OLS(y, exog).fit().params
     law = Laplace(scale=0.4) if laplace else Gaussian(sigma=0.6)
     found = []
-    for _ in range(150):
+    for _ in range(75):
         noisy = exog + np.column_stack([np.zeros(200), law.rvs(200, rng=rng), np.zeros(200)])
         response = y + law.rvs(200, rng=rng)
         noise = {"y": law, "x1": law}
@@ -305,11 +305,11 @@ def test_confidential_coefficients(laplace):
     params, bse, reach = np.moveaxis(np.array(found), 1, 0)
     # 6-sigma bounds; the kurtosis of the estimates is near that of a normal law. The estimator of
     # moments has a bias of the order 1/n, here up to 0.1 standard errors
-    limit = 6.0 / np.sqrt(150) + 0.1
+    limit = 6.0 / np.sqrt(75) + 0.1
     assert (np.abs(params.mean(axis=0) - truth) < limit * params.std(axis=0)).all()
-    assert bse.mean(axis=0) == pytest.approx(params.std(axis=0), rel=6.0 / np.sqrt(2 * 150))
+    assert bse.mean(axis=0) == pytest.approx(params.std(axis=0), rel=6.0 / np.sqrt(2 * 75))
     covered = (np.abs(params - truth) <= reach).mean(axis=0)
-    assert (covered > 0.95 - 6.0 * np.sqrt(0.95 * 0.05 / 150)).all()
+    assert (covered > 0.95 - 6.0 * np.sqrt(0.95 * 0.05 / 75)).all()
     assert "confidential values" in fit.summary()
 
 
