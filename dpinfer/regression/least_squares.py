@@ -447,10 +447,10 @@ def noisy_ols(
     noise alone: what that leaves of a noisy column has Σ wᵢ(1 - hᵢ)vᵢ of noise of variances vᵢ in
     its sum of squares (with a constant only, 1 - 1/n of each, as in Fuller 1987, section 2.2). The
     matrix inverted must be positive definite. A product of a noisy column and one without noise is
-    linear in the noise, so that its errors are known exactly, as are those of columns made of several noisy ones; that a
-    formula is linear in them is checked numerically. The covariance of b is that of an
-    M-estimator, M⁻¹(Σ ψᵢ ψᵢᵀ)M⁻¹ with ψᵢ what row i adds to the equations: it holds whatever the
-    variance of each row, and has the noise in it. It is a limit for many rows.
+    linear in the noise, so that its errors are known exactly, as are those of columns made of
+    several noisy ones; that a formula is linear in them is checked numerically. The covariance of b
+    is that of an M-estimator, M⁻¹(Σ ψᵢ ψᵢᵀ)M⁻¹ with ψᵢ what row i adds to the equations: it holds
+    whatever the variance of each row, and has the noise in it. It is a limit for many rows.
 
     Squares and products of two noisy columns share the noise of these: products of covariates are
     corrected as polynomials in the counts, not column by column. With errors of variance v and
