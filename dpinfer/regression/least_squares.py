@@ -19,6 +19,7 @@ from dpinfer._check import (
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.regression._absorbed import absorb as absorb_groups
 from dpinfer.regression._formula import (
+    Across,
     Design,
     NoiseOf,
     Nonlinear,
@@ -576,8 +577,9 @@ def noisy_ols(
                 "population with a line, and on terms that are linear in the noise"
             )
         again = second_measurements(instrument, endog, exog)
+    across: Across = "keep" if groups is None or absorb is not None else "ignore"
     endog, exog, noise, between = published_columns(
-        endog, exog, noise, across="keep" if groups is None else "ignore", who="noisy_ols"
+        endog, exog, noise, across=across, who="noisy_ols"
     )
     if between is not None and missing == "drop":
         raise InvalidParameterError(

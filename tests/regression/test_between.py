@@ -146,6 +146,9 @@ def test_other_models_refuse_rows_that_share_errors():
         noisy_glm("y ~ x", {"y": y, "x": x}, family="gaussian")
     with pytest.raises(InvalidParameterError, match="squares or products"):
         noisy_ols("y ~ x + I(x**2)", {"y": y, "x": x})
+    absorbed = np.repeat(np.arange(12), 5)
+    with pytest.raises(InvalidParameterError, match="with absorb"):
+        noisy_ols("y ~ x", {"y": y, "x": x}, absorb=absorbed, groups=absorbed, cov_type="cluster")
 
 
 @pytest.mark.slow
@@ -158,6 +161,6 @@ def test_intervals_cover(law):
         z, y, rng = drawn(seed + 100, 100)
         errors = weights @ law.rvs(100, rng=rng) / law.std
         exog = {"const": np.ones(100), "x": replace(base, values=z + errors)}
-        lower, upper = noisy_ols(y, exog).conf_int()
+        lower, upper = map(np.asarray, noisy_ols(y, exog).conf_int())
         covered += lower[1] <= 2.0 <= upper[1]
     assert covered / 200 > 0.842
