@@ -507,7 +507,10 @@ def noisy_ols(
     the noise, and the covariance of b has what scores of two rows share: with residuals eᵢ free of
     each other, errors with covariances Vᵢⱼ of one covariate and slope β, β²(Vᵢⱼ xᵢxⱼ + Vᵢⱼ²) for
     each pair (noises that are not Gaussian add their fourth cumulants). It takes n² products for
-    dense covariances. Not with ``absorb``, ``instrument``, ``"fuller"`` or squares.
+    dense covariances. Default 95 % intervals of the slope covered 96 % for estimates from cells and
+    their totals (100 rows, Laplace noise, 400 tables), 98 % for blocks of five rows with a common
+    error, 96 % for one error of all rows, and 97 % for autoregressive Gaussian errors of 400 rows
+    (200 tables each). Not with ``absorb``, ``instrument``, ``"fuller"`` or squares.
 
     Errors of different rows are otherwise independent, unless ``groups`` says otherwise. For
     ``uncertainty="noise"``, errors known by their standard deviations only, or with covariances,
