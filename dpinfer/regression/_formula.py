@@ -37,6 +37,8 @@ from dpinfer.results.labels import split_labels
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpinfer.regression._absorbed import Absorbed
+
 
 # Excess kurtosis of noise laws.
 
@@ -65,15 +67,27 @@ NoiseOf = Mapping[Any, Any]
 """What a ``noise=`` argument takes: a law or standard deviations for each noisy column."""
 
 
+Across = Literal["refuse", "ignore", "keep"]
+"""What to do with errors that are dependent between rows."""
+
+
 def published_columns(
-    endog: Any, exog: Any, noise: Any, *, grouped: bool, who: str
-) -> tuple[Any, Any, Any]:
-    """Return response and columns as plain data, and what noise there is in each.
+    endog: Any, exog: Any, noise: Any, *, across: Across, who: str
+) -> tuple[Any, Any, Any, SharedNoises | None]:
+    """Return response and columns as plain data, what noise there is in each, and between rows.
 
     Noisy values among them bring their laws; where they share noises, the covariances of their
     errors within a row.
     """
     held: dict[Hashable, NoisyValues] = {}
+    matrices: dict[Hashable, FloatArray] = {}
+    if isinstance(noise, Mapping):
+        given, noise = noise, dict(noise)
+        for key, value in given.items():
+            if hasattr(value, "__noisy__"):
+                held[key] = _of_column(noise.pop(key), key, endog, exog)
+            elif across == "keep" and not isinstance(value, NoiseLaw) and np.ndim(value) == 2:
+                matrices[key], noise[key] = _factor(value, f"noise[{key!r}]")
     if not isinstance(endog, str) and hasattr(endog, "__noisy__"):
         held["y"] = noisy(endog, name="endog")
         endog = plain(held["y"])
@@ -99,7 +113,7 @@ def published_columns(
                 "noise must be given, as endog and exog are plain numbers: a mapping of each noisy "
                 "column to the law or the standard deviation of its errors"
             )
-        return endog, exog, noise
+        return endog, exog, noise, SharedNoises.of({}, matrices)
     laws = {} if noise is None else dict(noise) if isinstance(noise, Mapping) else {None: noise}
     for key, x in held.items():
         if key in laws:
@@ -109,7 +123,92 @@ def published_columns(
     if len({len(x) for x in held.values()}) > 1:
         sizes = ", ".join(f"{show(key)} has {len(x)}" for key, x in held.items())
         raise InvalidParameterError(f"columns must have one length: {sizes}")
-    return endog, exog, laws | _covariances(held, grouped)
+    pairs, between = _covariances(held, across)
+    return endog, exog, laws | pairs, SharedNoises.of(held if between else {}, matrices)
+
+
+def _of_column(given: Any, key: Any, endog: Any, exog: Any) -> NoisyValues:
+    """Return noisy values that are given for their noise, whose values are those of the column."""
+    name = f"noise[{key!r}]"
+    x = noisy(given, name=name)
+    table = exog if isinstance(exog, Mapping) else as_pandas(exog, "exog")
+    if isinstance(table, Mapping) or hasattr(table, "columns"):
+        column = table.get(key)
+    else:
+        matrix = check_array(table, "exog", ndim=2) if np.ndim(table) == 2 else None
+        names = [] if matrix is None else numbered_names(matrix)
+        column = matrix[:, names.index(key)] if matrix is not None and key in names else None
+    if column is None and not isinstance(endog, str) and getattr(endog, "name", "y") == key:
+        column = endog
+    if column is None:
+        raise InvalidParameterError(
+            f"noise must have as keys columns of the data, or pairs of them, got {show(key)}"
+        )
+    values = check_array(column, show(key), ndim=1)
+    size = np.abs(x.values).max(initial=0.0)
+    if values.shape != x.values.shape or (np.abs(values - x.values) > 1e-9 * size).any():
+        raise InvalidParameterError(
+            f"{name} must be noisy values that are those of the column, got others: put its values "
+            "into the data, in the same order"
+        )
+    return x
+
+
+def _factor(value: Any, name: str) -> tuple[FloatArray, FloatArray]:
+    """Return L of a covariance matrix LLᵀ, and its standard deviations."""
+    matrix = check_array(value, name, ndim=2, ge=-(LARGEST**2), le=LARGEST**2)
+    size = float(np.abs(matrix).max())
+    good = matrix.shape[0] == matrix.shape[1] and np.allclose(matrix, matrix.T, 1e-9, 1e-12 * size)
+    roots, vectors = np.linalg.eigh(matrix / (size or 1.0)) if good else (np.array([-1.0]), matrix)
+    if roots[0] < -_ERRORS_ROUNDING:
+        raise InvalidParameterError(
+            f"{name} must be a symmetric, positive semi-definite covariance matrix of the errors "
+            f"of the rows, got shape {matrix.shape}"
+        )
+    root = vectors * np.sqrt(np.maximum(roots, 0.0) * size)
+    return root, np.sqrt(np.square(root).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class SharedNoises:
+    """Errors of columns as independent noises of variance 1 that rows share."""
+
+    weights: dict[Hashable, Any]  # of the columns, shapes (n, s), sparse
+    excess: FloatArray  # kurtosis of the noises, shape (s,)
+
+    @classmethod
+    def of(
+        cls, held: dict[Hashable, NoisyValues], matrices: dict[Hashable, FloatArray]
+    ) -> SharedNoises | None:
+        """Join noisy values, and columns with a covariance matrix, independent of all others."""
+        if not held and not matrices:
+            return None
+        from scipy import sparse
+
+        parts: list[dict[Hashable, Any]] = [{key: L} for key, L in matrices.items()]
+        excess = [np.zeros(L.shape[1]) for L in matrices.values()]
+        if held:
+            together, *others = held.values()
+            for x in others:
+                together = together.beside(x)
+            scale = np.sqrt(together._noise_variance())[np.newaxis]
+            rows = together._rows(np.arange(len(together))).multiply(scale).tocsr()
+            size = len(together) // len(held)
+            parts.append({key: rows[i * size : (i + 1) * size] for i, key in enumerate(held)})
+            excess.append(excess_kurtosis(together.noises.law, together.noises.size))
+        size = len(next(iter(matrices.values()))) if matrices else size
+        weights = {
+            key: sparse.hstack(
+                [
+                    sparse.csr_array(part[key] if key in part else (size, len(own)))
+                    for part, own in zip(parts, excess, strict=True)
+                ],
+                format="csr",
+            )
+            for part in parts
+            for key in part
+        }
+        return cls(weights, np.concatenate(excess))
 
 
 def without_missing(endog: Any, exog: Any, *rest: Any) -> tuple[Any, ...]:
@@ -165,13 +264,16 @@ def plain(x: NoisyValues) -> Any:
     return pd.Series(x.values, index=x.labels)
 
 
-def _covariances(held: dict[Hashable, NoisyValues], grouped: bool) -> dict[Any, FloatArray]:
-    """Return the covariances of the errors of pairs of columns within rows, where there are any."""
+def _covariances(
+    held: dict[Hashable, NoisyValues], across: Across
+) -> tuple[dict[Any, FloatArray], bool]:
+    """Return covariances of errors of pairs of columns within rows, and if rows share noises."""
     names, (together, *others) = list(held), held.values()
     for x in others:
         together = together.beside(x)
     if together.are_independent():
-        return {}
+        return {}, False
+    shared = False
     size = len(together) // len(names)
     rows = np.arange(size)
     # of blocks of rows, so that no n × n matrix is made
@@ -186,14 +288,17 @@ def _covariances(held: dict[Hashable, NoisyValues], grouped: bool) -> dict[Any, 
             own = part + np.arange(len(names))[:, np.newaxis] * size
             between = block.copy()
             between[part - start, own] = 0.0
-            if between.any() and not grouped:
+            shared |= bool((np.abs(between) > _ERRORS_ROUNDING * np.abs(block).max()).any())
+            if shared and across == "refuse":
                 raise InvalidParameterError(
                     f"{show(names[i])} must have errors that are independent from row to row, got "
-                    "values that share noises between rows: give groups and cov_type='cluster'"
+                    "values that share noises between rows: give groups and cov_type='cluster', or "
+                    "fit a line with noisy_ols, which takes their covariances"
                 )
             for j in range(i + 1, len(names)):
                 found[i, j][part] = block[part - start, own[j]]
-    return {(names[i], names[j]): value for (i, j), value in found.items() if value.any()}
+    pairs = {(names[i], names[j]): value for (i, j), value in found.items() if value.any()}
+    return pairs, shared and across == "keep"
 
 
 _BLOCK = 1 << 22
@@ -202,7 +307,7 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class ColumnErrors:
-    """Errors of k columns of a table, independent from row to row.
+    """Errors of k columns of a table, independent from row to row but for what is ``between``.
 
     Arrays by row have one row where all rows are alike.
     """
@@ -211,6 +316,7 @@ class ColumnErrors:
     variance: FloatArray  # shape (1 or n, k)
     shared: dict[tuple[int, int], FloatArray]  # covariances of pairs of columns, shape (1 or n,)
     laws: list[NoiseLaw | None]  # None where only the variance is known
+    between: SharedNoises | None = None  # what rows share
 
     @property
     def std(self) -> FloatArray:
@@ -391,11 +497,17 @@ class Design:
     curves: Curves = field(default_factory=dict)  # of squares and products of two noisy columns
     spec: Any = None  # what builds the design matrix of other data, for a formula
     notes: tuple[str, ...] = ()
+    absorbed: Absorbed | None = None  # groups; response and covariates are then deviations
 
     @property
     def labelled(self) -> bool:
         """Whether results carry the names of the columns."""
         return self.row_labels is not None
+
+    @property
+    def parameters(self) -> int:
+        """Number of coefficients, absorbed groups included."""
+        return len(self.names) + (0 if self.absorbed is None else len(self.absorbed.totals))
 
     @cached_property
     def model(self) -> Any:
@@ -421,6 +533,22 @@ class Design:
         """Covariance matrices of the errors of the noisy columns, shape (1 or rows, m, m)."""
         loadings = by_row(self.loadings, rows)
         return np.asarray(loadings @ self.errors.covariance(rows) @ np.swapaxes(loadings, 1, 2))
+
+
+def refuse_many(design: Design) -> None:
+    """Refuse so many columns without noise that what they take of the noise biases the others."""
+    noisy = int((design.noisy > 0).sum())
+    clean, rows = design.exog.shape[1] - noisy, len(design.endog)
+    if noisy and clean > _FEW and clean**2 > 2 * rows:
+        raise InvalidParameterError(
+            f"exog must have few columns without noise beside noisy ones, at most {_FEW} or the "
+            f"root of twice the {rows} rows, got {clean}: indicators of many groups bias the other "
+            "coefficients here. For a line, noisy_ols takes them with absorb, where no formula has "
+            "squares or products of noisy columns; otherwise join groups"
+        )
+
+
+_FEW = 10
 
 
 def row_blocks(size: int) -> Iterator[slice]:

@@ -90,7 +90,8 @@ class InstrumentedSolution(Solution):
     def _errors(self) -> FloatArray:
         total = np.zeros_like(self.moments.errors)
         for rows, block in self.moments.blocks():
-            total += np.einsum("i,ijk->jk", block.weights, self.shared_errors(rows, block))
+            weights = block.weights * block.rest
+            total += np.einsum("i,ijk->jk", weights, self.shared_errors(rows, block))
         return total
 
     def instruments(self, rows: slice, block: Block) -> FloatArray:

@@ -13,6 +13,8 @@ from scipy import linalg
 
 from dpinfer._check import FloatArray, as_table, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
+from dpinfer.regression._absorbed import Absorbed, nested
+from dpinfer.regression._between import Between
 from dpinfer.regression._corrected_scores import Law, Rows, Source
 from dpinfer.regression._formula import Design, by_row, row_blocks
 from dpinfer.regression._polynomials import PolynomialScores, of_rows, sources_of
@@ -25,6 +27,7 @@ class Block(NamedTuple):
     covariates: FloatArray  # shape (b, p)
     weights: FloatArray  # shape (b,)
     errors: FloatArray  # covariance matrices of the noisy columns, shape (1 or b, m, m)
+    rest: FloatArray  # one less the leverage of what has no noise, shape (b,)
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,9 @@ class Moments:
     to_units: FloatArray  # what covariates of the design are multiplied with, shape (p, p)
     cross: FloatArray  # Σ w x y: the coefficients of ordinary least squares, shape (p,)
     reach: FloatArray  # unit of the errors of each noisy column, shape (m,)
-    errors: FloatArray  # Σ w times their covariance matrices, shape (m, m)
+    errors: FloatArray  # Σ w(1 - h) times their covariance matrices, shape (m, m)
+    rest: FloatArray  # one less h, the leverage of what has no noise, shape (n,)
+    between: Between | None = None  # what rows share of the errors, in their units
 
     @classmethod
     def of(cls, design: Design) -> Moments:
@@ -51,11 +56,18 @@ class Moments:
         unit = float(max(design.endog.max(), -design.endog.min())) or 1.0
         triangle = design.triangle / np.sqrt(mean_weight)
         reach, errors = np.zeros(len(design.noisy)), np.zeros((len(design.noisy),) * 2)
+        rest = _rest(design)
         for rows in row_blocks(len(design.endog)):
             covariance = design.error_covariance(rows)
             reach = np.maximum(reach, np.diagonal(covariance, axis1=1, axis2=2).max(axis=0))
-            errors += np.einsum("i,ijk->jk", design.weights[rows] / mean_weight, covariance)
+            weights = design.weights[rows] * rest[rows] / mean_weight
+            errors += np.einsum("i,ijk->jk", weights, covariance)
         reach = np.sqrt(reach)
+        errors = errors / reach / reach[:, np.newaxis]
+        between = _between(design, reach, mean_weight, rest)
+        if between is not None:
+            lone = design.weights / mean_weight * rest
+            errors += np.einsum("i,ijk->jk", lone, between.shift)
         return cls(
             design,
             mean_weight,
@@ -63,7 +75,9 @@ class Moments:
             linalg.solve_triangular(triangle[:-1, :-1], np.eye(len(triangle) - 1)),
             triangle[:-1, -1] / unit,
             reach,
-            errors / reach / reach[:, np.newaxis],
+            errors,
+            rest,
+            between,
         )
 
     @cached_property
@@ -84,7 +98,7 @@ class Moments:
 
     @cached_property
     def noise(self) -> FloatArray:
-        """Σ w times the covariance matrices of the errors of the covariates, shape (p, p).
+        """Σ w(1 - h) times the covariance matrices of the errors of the covariates, shape (p, p).
 
         Where covariates have squares, what noise adds to their products on average.
         """
@@ -139,6 +153,7 @@ class Moments:
             self.design.exog[rows] @ self.to_units,
             self.weights(rows),
             self.error_covariance(rows),
+            self.rest[rows],
         )
 
     def weights(self, rows: slice) -> FloatArray:
@@ -147,12 +162,58 @@ class Moments:
 
     def error_covariance(self, rows: slice) -> FloatArray:
         """Covariance matrices of the errors of the noisy columns, in their units."""
-        return self.design.error_covariance(rows) / self.reach / self.reach[:, np.newaxis]
+        found = self.design.error_covariance(rows) / self.reach / self.reach[:, np.newaxis]
+        return found if self.between is None else found + self.between.shift[rows]
 
     def noise_shares(self) -> tuple[float, FloatArray]:
         """Largest share of the noise in the variation of a combination of covariates, and which."""
         shares, vectors = linalg.eigh(self.noise)
         return max(float(shares[-1]), 0.0), vectors[:, -1]
+
+
+def _rest(design: Design) -> FloatArray:
+    """Return one less the leverage of the covariates without noise, and of absorbed groups.
+
+    What is left of a column after regression on those holds this share of the noise of each row.
+    Of covariates with squares, all of the noise is taken off; they come with few others.
+    """
+    out = np.ones(len(design.endog))
+    if design.curves:
+        return out
+    for rows in row_blocks(len(out)):
+        own = np.square(_clean_basis(design, rows)).sum(axis=1)
+        out[rows] -= own * design.weights[rows]
+        if design.absorbed is not None:
+            out[rows] -= design.absorbed.leverage(rows)
+    return np.where(out > _ROUNDING, out, 0.0)
+
+
+def _clean_basis(design: Design, rows: slice) -> FloatArray:
+    """Return a basis of the covariates without noise with Σ w f fᵀ = 1, shape (rows, k)."""
+    clean = ~np.isin(np.arange(design.exog.shape[1]) + 1, design.noisy)
+    triangle = np.linalg.qr(design.triangle[:-1, :-1][:, clean], mode="r")
+    flat = linalg.solve_triangular(triangle, np.eye(int(clean.sum())))
+    return np.asarray(design.exog[rows][:, clean] @ flat)
+
+
+def _between(
+    design: Design, reach: FloatArray, mean_weight: float, rest: FloatArray
+) -> Between | None:
+    shared = design.errors.between
+    if shared is None or not len(reach):
+        return None
+    from scipy import sparse
+
+    nothing = sparse.csr_array((len(design.endog), len(shared.excess)))
+    given = [shared.weights.get(column, nothing) for column in design.errors.columns]
+    columns = []
+    for slopes, unit in zip(np.moveaxis(design.loadings, 1, 0), reach, strict=True):
+        held = nothing
+        for slope, own in zip(slopes.T, given, strict=True):
+            held = held + sparse.csr_array(own).multiply(slope[:, np.newaxis] / unit)
+        columns.append(sparse.csr_array(held))
+    basis = _clean_basis(design, slice(None)) * np.sqrt(mean_weight)
+    return Between.of(columns, shared.excess, design.weights / mean_weight, basis, rest)
 
 
 Method = Literal["moments", "fuller"]
@@ -230,7 +291,10 @@ class Solution:
             residuals = self.residuals(block)
             shared = self.factor * (self.shared_errors(rows, block) @ self.to_residual)
             if leave_out:
+                block = self._alone(rows, block)
                 residuals, shared = self._left_out(block, residuals, shared)
+            else:
+                shared = shared * block.rest[:, np.newaxis]
             scores = self.instruments(rows, block) * residuals[:, np.newaxis]
             scores -= shared @ self.moments.to_covariates
             scores *= block.weights[:, np.newaxis]
@@ -248,6 +312,22 @@ class Solution:
                 without = np.linalg.solve(rest, scores[:, :, np.newaxis])[:, :, 0]
                 scores = without @ self.matrix
             yield rows, scores
+
+    def _alone(self, rows: slice, block: Block) -> Block:
+        """Return rows as what their absence takes from the sums of all.
+
+        Leaving a row out moves the mean of its group: deviations count 1/(1 - h) times, and the
+        noise, of variances that are alike, once, as others of the group then hold more of theirs.
+        """
+        absorbed = self.moments.design.absorbed
+        if absorbed is None:
+            return block
+        rest = 1.0 - absorbed.leverage(rows)
+        single = rest <= _ROUNDING
+        weights = np.where(single, 0.0, block.weights / np.where(single, 1.0, rest))
+        return block._replace(
+            weights=weights, errors=block.errors * rest[:, np.newaxis, np.newaxis]
+        )
 
     def _left_out(
         self, block: Block, residuals: FloatArray, shared: FloatArray
@@ -395,8 +475,9 @@ def hc0(solution: Solution, groups: Any) -> FloatArray:
 
 def hc1(solution: Solution, groups: Any) -> FloatArray:
     """n/(n - p) times that."""
-    rows, columns = solution.moments.design.exog.shape
-    return np.asarray(hc0(solution, groups) * (rows / (rows - columns)))
+    design = solution.moments.design
+    rows = len(design.endog)
+    return np.asarray(hc0(solution, groups) * (rows / (rows - design.parameters)))
 
 
 def hc3(solution: Solution, groups: Any) -> FloatArray:
@@ -406,13 +487,14 @@ def hc3(solution: Solution, groups: Any) -> FloatArray:
 
 
 def cluster(solution: Solution, groups: Any) -> FloatArray:
-    """HC1 with scores added up within groups."""
-    rows, columns = solution.moments.design.exog.shape
+    """HC1 with scores added up within groups, in which absorbed ones are nested: not counted."""
+    design = solution.moments.design
+    rows, columns = design.exog.shape
     count = int(groups.max()) + 1
     totals = np.zeros((count, columns))
     for block, own in solution.scores():
         add_by_group(totals, groups[block], own)
-    correction = cluster_correction(count, rows, columns)
+    correction = cluster_correction(count, rows, columns + (design.absorbed is not None))
     return np.asarray(_sandwich(solution, totals.T @ totals) * correction)
 
 
@@ -433,7 +515,10 @@ COVARIANCES = {"HC0": hc0, "HC1": hc1, "HC3": hc3, "cluster": cluster}
 
 def noise_covariance(solution: Solution, groups: Any) -> FloatArray:
     """Covariance matrix due to the noise alone, the confidential values being fixed."""
-    covariance = _sandwich(solution, noise_of_scores(solution))
+    meat = noise_of_scores(solution)
+    if solution.moments.between is not None:
+        meat += between_scores(solution, noise_alone=True)
+    covariance = _sandwich(solution, meat)
     size = np.sqrt(np.abs(np.diagonal(covariance)))
     size[size == 0] = 1.0
     if np.linalg.eigvalsh(covariance / size[:, None] / size)[0] < -_ROUNDING:
@@ -452,6 +537,10 @@ def noise_of_scores(solution: Solution) -> FloatArray:
     covariance x xᵀτ + q²Σ + q(xκᵀ + κxᵀ) + Στ + κκᵀ + C, C the fourth cumulants. The published
     row gives x xᵀ + Σ, q² + τ and x q + κ without bias. Cumulants are Σ γ (a aᵀ) b², over sources
     of excess γ that covariates hold a times, the residual b.
+
+    Deviations from what has no noise hold the noises of all rows, by a projection A: products of
+    two errors then count Σ A²ᵢⱼ times, which is summed over the rows of absorbed groups, and is
+    1 - h in a row for other covariates, the variances taken as alike.
     """
     moments = solution.moments
     if moments.design.curves:
@@ -463,57 +552,122 @@ def noise_of_scores(solution: Solution) -> FloatArray:
     design, excess = moments.design, moments.design.errors.excess()
     outer = np.zeros((len(moments.cross), len(moments.cross)))
     mixed, inner = np.zeros((len(moments.cross), len(to_residual))), np.zeros_like(moments.errors)
+    absorbed, size = design.absorbed, len(to_residual)
+    groups = np.zeros((0 if absorbed is None else len(absorbed.totals), size**2 + size + 1))
     for rows, block in moments.blocks():
         residual, squares = solution.residuals(block), np.square(block.weights)
         cross = block.errors @ to_residual
         variance = cross @ to_residual
         outer += block.covariates.T @ (block.covariates * (squares * variance)[:, None])
         mixed += block.covariates.T @ (cross * (squares * residual)[:, None])
-        inner += np.einsum("i,ijk->jk", squares * (np.square(residual) - variance), block.errors)
-        inner -= np.einsum("i,ij,ik->jk", squares, cross, cross)
+        twice = block.rest
+        if absorbed is not None:
+            twice = twice - absorbed.leverage(rows)
+            parts = np.broadcast_to(block.errors, (len(twice), size, size)).reshape(-1, size**2)
+            wide = np.broadcast_to(cross, (len(twice), size))
+            parts = np.column_stack([parts, wide, np.broadcast_to(variance, len(twice))])
+            add_by_group(groups, absorbed.codes[rows], parts * squares[:, np.newaxis])
+        twice = twice * squares
+        lone = squares * np.square(residual) - twice * variance
+        inner += np.einsum("i,ijk->jk", lone, block.errors)
+        inner -= np.einsum("i,ij,ik->jk", twice, cross, cross)
         sources = by_row(design.loadings, rows) * by_row(design.errors.std, rows)[:, None, :]
         sources = sources / moments.reach[:, None]
         along = np.square(np.einsum("j,ijk->ik", to_residual, sources)) * by_row(excess, rows)
-        inner += np.einsum("i,ijk,ik,ilk->jl", squares, sources, along, sources)
+        fourth = squares * np.square(block.rest)
+        inner += np.einsum("i,ijk,ik,ilk->jl", fourth, sources, along, sources)
+    if absorbed is not None:
+        groups *= moments.mean_weight / absorbed.totals[:, np.newaxis]
+        shared, cross = groups[:, : size**2], groups[:, size**2 : -1]
+        inner -= (groups[:, -1] @ shared).reshape(size, size) + cross.T @ cross
     half = mixed @ moments.to_covariates
     return np.asarray(
         outer + half + half.T + moments.to_covariates.T @ inner @ moments.to_covariates
     )
 
 
-def clustered(groups: Any, cov_type: str, labels: Any, size: int) -> Any:
+def between_covariance(solution: Solution) -> FloatArray:
+    """Return what errors that rows share add to the covariance of the coefficients."""
+    return _sandwich(solution, between_scores(solution, noise_alone=False))
+
+
+def between_scores(solution: Solution, *, noise_alone: bool) -> FloatArray:
+    """Estimate without bias the covariance of the scores of different rows, summed over pairs.
+
+    With ``noise_alone`` residuals are held fixed; otherwise they are independent from row to row,
+    of mean 0.
+    """
+    moments, to_residual = solution.moments, solution.to_residual
+    between = moments.between
+    assert between is not None
+    block = moments.block(slice(None))
+    levers = block.covariates
+    inner = between.products if not noise_alone else -between.products
+    total = np.einsum("acdb,c,d->ab", inner, to_residual, to_residual)
+    known = any(law is not None for law in moments.design.errors.laws)
+    cumulants = between.cumulants(within=noise_alone and not known)
+    total += np.einsum("acdb,c,d->ab", cumulants, to_residual, to_residual)
+    sums, own = between.held(levers, to_residual), between.own
+    lone = np.square(block.weights)[:, np.newaxis]
+    outer = -(levers * lone * (own @ to_residual @ to_residual)[:, np.newaxis]).T @ levers
+    if noise_alone:
+        residual = solution.residuals(block)[:, np.newaxis]
+        units = np.eye(len(to_residual))
+        both = np.stack([between.held(residual, unit)[0] for unit in units])
+        sums = sums + moments.to_covariates.T @ both
+        mixed = -(levers * lone * residual).T @ (own @ to_residual) @ moments.to_covariates
+        outer = outer + mixed + mixed.T
+        total -= np.einsum("i,iab->ab", (lone * np.square(residual))[:, 0], own)
+        total -= np.einsum("abcd,c,d->ab", between.products, to_residual, to_residual)
+    return np.asarray(
+        outer + sums @ sums.T + moments.to_covariates.T @ total @ moments.to_covariates
+    )
+
+
+def clustered(
+    groups: Any, cov_type: str, labels: Any, size: int, *, absorbed: Absorbed | None = None
+) -> Any:
     """Return groups as numbers from 0, one for each row, None unless they are asked for."""
+    if groups is None and absorbed is not None and cov_type == "cluster":
+        return absorbed.codes
     if (groups is None) == (cov_type == "cluster"):
         raise InvalidParameterError(
             f"groups must be given for cov_type='cluster', and only then, got {show(groups)} for "
             f"{cov_type!r}"
         )
-    return None if groups is None else _codes(groups, labels, size)
+    codes = None if groups is None else group_codes(groups, "groups", labels, size)
+    if codes is not None and absorbed is not None and not nested(absorbed, codes):
+        raise InvalidParameterError(
+            "groups must hold absorbed groups whole, as the rows of one share its mean: leave "
+            "groups out to have the absorbed ones, or give coarser ones"
+        )
+    return codes
 
 
-def _codes(groups: Any, labels: Any, size: int) -> Any:
+def group_codes(groups: Any, name: str, labels: Any, size: int) -> Any:
+    """Return groups as numbers from 0, one for each row."""
     import pandas as pd
 
-    groups = as_table(groups, "groups")
+    groups = as_table(groups, name)
     own = getattr(groups, "index", None) if hasattr(groups, "to_numpy") else None
     if own is not None and labels is not None and not own.equals(labels):
         raise InvalidParameterError(
-            "groups must have the labels of the data in the same order: reindex them first"
+            f"{name} must have the labels of the data in the same order: reindex them first"
         )
     try:
         codes, found = pd.factorize(np.asarray(groups))
     except Exception as error:  # pandas says in its own ways what it cannot compare
         raise InvalidParameterError(
-            f"groups must be labels, one for each row, got {show(groups)}"
+            f"{name} must be labels, one for each row, got {show(groups)}"
         ) from error
     if codes.shape != (size,):
         raise InvalidParameterError(
-            f"groups must have {size} entries, one for each row, got {len(codes)}"
+            f"{name} must have {size} entries, one for each row, got {len(codes)}"
         )
     if (codes < 0).any():
-        raise InvalidParameterError("groups must not have missing values")
+        raise InvalidParameterError(f"{name} must not have missing values")
     if len(found) < 2:
-        raise InvalidParameterError("groups must hold at least two different groups, got one")
+        raise InvalidParameterError(f"{name} must hold at least two different groups, got one")
     return codes
 
 

@@ -223,8 +223,8 @@ class ColumnsResult(RegressionResult):
 
     @property
     def df_resid(self) -> float:
-        """Rows less coefficients, n - p."""
-        return self.nobs - len(self.design.names)
+        """Rows less coefficients, n - p, and less absorbed groups."""
+        return self.nobs - self.design.parameters
 
     @property
     def df_inference(self) -> float:

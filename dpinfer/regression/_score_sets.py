@@ -9,31 +9,32 @@ and is the whole line where the variation of a covariate is not clearly above th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dpinfer._check import FloatArray
 from dpinfer.regression._formula import by_row
-from dpinfer.regression._moments import Solution
+from dpinfer.regression._moments import Solution, add_by_group
 
 
 @dataclass(frozen=True)
 class ScoreSets:
-    """Sums of scores at all θ, a column for each coefficient: (total - h·slope)² ≤ t²·variance.
+    """Sums of scores at all θ, a column for each coefficient: (h·slope)² ≤ t²·variance.
 
     Variances are v[0] - 2h·v[1] + h²·v[2]. The first is empirical, with products of residuals
-    scaled up as in a jackknife by the leverage of the covariates without noise. Few rows often hold
+    scaled up as in a jackknife by the leverage of the covariates without noise, or with scores
+    added up within groups. Few rows often hold
     no error far from zero, and then show neither the variation of the noise nor its fourth moment;
     so the second takes the errors of response and covariates as unrelated, and the noise's part
     from its law. The larger counts.
     """
 
-    total: FloatArray  # shape (p,)
-    slope: FloatArray
+    slope: FloatArray  # shape (p,)
     variances: FloatArray  # shape (2, 3, p)
 
     @classmethod
-    def of(cls, solution: Solution) -> ScoreSets:
+    def of(cls, solution: Solution, groups: Any) -> ScoreSets:
         """Sum over the rows, in the coordinates of the moments, for coefficients in units."""
         moments = solution.moments
         design, to_units = moments.design, moments.to_units
@@ -43,32 +44,33 @@ class ScoreSets:
         turned = solution.solve(to_units.T, transposed=True)
         turned = turned / (to_units.T * turned).sum(axis=0)
         held, pulled = moments.to_covariates @ along, moments.to_covariates @ turned
-        clean = ~moments.noisy
-        triangle = np.linalg.qr(design.triangle[:-1, :-1][:, clean], mode="r")
-        flat = np.linalg.inv(triangle * (1.0 / np.sqrt(moments.mean_weight)))
         excess = design.errors.excess()
-        total, slope = np.zeros(count), np.zeros(count)
+        slope = np.zeros(count)
         empirical, noise = np.zeros((3, count)), np.zeros((3, count))
+        many = 0 if groups is None else int(groups.max()) + 1
+        sums = np.zeros((many, 2 * count))
         spread, squares = np.zeros(count), np.zeros((3, count))
         for rows, block in moments.blocks():
             weights, residual = block.weights[:, None], solution.residuals(block)[:, None]
-            leverage = np.square(design.exog[rows][:, clean] @ flat).sum(axis=1)[:, None] * weights
-            rest = np.maximum(1.0 - leverage, _LEAST_REST)
+            rest = block.rest[:, None]
             across, lever = block.covariates @ along, solution.instruments(rows, block) @ turned
             errors = solution.shared_errors(rows, block)
             cross = (errors @ solution.to_residual) @ pulled
             own = np.einsum("jk,ijl,lk->ik", pulled, errors, held, optimize=True)
-            total += (weights * leverage * cross).sum(axis=0)
-            slope += (weights * (lever * across - (1.0 - leverage) * own)).sum(axis=0)
-            first = weights * (lever * residual / rest - cross)
-            second = weights * (lever * across / rest - own)
-            empirical += _quadratic(first, second)
+            first = weights * (lever * residual - rest * cross)
+            second = weights * (lever * across - rest * own)
+            slope += second.sum(axis=0)
+            if groups is None:
+                scale = np.where(rest > 0.0, 1.0 / np.maximum(rest, _LEAST_REST), 0.0)
+                empirical += _quadratic(scale * first, scale * second)
+            else:
+                add_by_group(sums, groups[rows], np.hstack([first, second]))
             spread += (weights * np.square(lever)).sum(axis=0)
             squares += _quadratic(np.sqrt(weights) * residual, np.sqrt(weights) * across)
-            noise += _quadratic(weights * cross, weights * own)
+            noise += _quadratic(weights * np.sqrt(rest) * cross, weights * np.sqrt(rest) * own)
             sources = by_row(design.loadings, rows) * by_row(design.errors.std, rows)[:, None, :]
             sources = sources / moments.reach[:, None]
-            fourth = by_row(excess, rows)[:, :, None] * np.square(weights)[:, :, None]
+            fourth = by_row(excess, rows)[:, :, None] * np.square(weights * rest)[:, :, None]
             reach = np.einsum("ijk,jl->ikl", sources, held)
             pull = np.einsum("ijk,jl->ikl", solution.own_sources(sources), pulled)
             shift = np.einsum("ijk,j->ik", sources, solution.to_residual)[:, :, None]
@@ -76,11 +78,14 @@ class ScoreSets:
                 (fourth * np.square(pull) * part).sum(axis=(0, 1))
                 for part in (np.square(shift), shift * reach, np.square(reach))
             ]
-        degrees = size - count
-        modelled = spread * squares / degrees + noise
-        variances = np.stack([empirical * (size / degrees), modelled])
+        between = _between(solution, turned, held, pulled)
+        modelled = spread * squares / (size - design.parameters) + noise + between
+        if groups is None:
+            empirical = empirical * (size / (size - count)) + between
+        else:
+            empirical = _quadratic(sums[:, :count], sums[:, count:]) * (many / (many - 1.0))
         unit = moments.unit ** np.arange(3)[:, None]
-        return cls(total, slope / moments.unit, variances / unit)
+        return cls(slope / moments.unit, np.stack([empirical, modelled]) / unit)
 
     def variance(self, distance: FloatArray) -> FloatArray:
         """Return the variance of the scores at distances from the estimates, shape (p,)."""
@@ -89,23 +94,22 @@ class ScoreSets:
 
     def squared_ratio(self, distance: FloatArray) -> FloatArray:
         """Return squared sums over variances; 0 where both are 0."""
-        square, variance = np.square(self.total - distance * self.slope), self.variance(distance)
+        square, variance = np.square(distance * self.slope), self.variance(distance)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(square == 0.0, 0.0, square / np.maximum(variance, 0.0))
 
     def ends(self, reach: float) -> tuple[FloatArray, FloatArray]:
         """Return distances to the ends of the sets for a quantile, infinite where unbounded."""
-        lower, upper = np.zeros_like(self.total), np.zeros_like(self.total)
+        lower, upper = np.zeros_like(self.slope), np.zeros_like(self.slope)
         for constant, mixed, square in self.variances:
             # in units of the standard error of the sum and of the slope, so that nothing overflows
             unit = np.sqrt(np.maximum(constant, 0.0))
-            unit = np.where(unit > 0.0, unit, np.maximum(np.abs(self.total), 1e-300))
+            unit = np.where(unit > 0.0, unit, 1e-300)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                total = self.total / unit
                 bend = 1.0 - reach**2 * (square / self.slope / self.slope)
-                half = total - reach**2 * (mixed / unit / self.slope)
-                rest = np.square(total) - reach**2 * (constant / unit / unit)
-                root = np.sqrt(np.maximum(np.square(half) - bend * rest, 0.0))
+                half = -(reach**2) * (mixed / unit / self.slope)
+                rest = reach**2 * (constant / unit / unit)
+                root = np.sqrt(np.maximum(np.square(half) + bend * rest, 0.0))
                 ends = np.stack([half - root, half + root]) / bend * (unit / self.slope)
             bounded = (bend > _ROUNDING) & np.isfinite(ends).all(axis=0)
             lower = np.minimum(lower, np.where(bounded, ends.min(axis=0), -np.inf))
@@ -115,6 +119,29 @@ class ScoreSets:
 
 _LEAST_REST = 1e-9
 _ROUNDING = 1e-12
+
+
+def _between(
+    solution: Solution, turned: FloatArray, held: FloatArray, pulled: FloatArray
+) -> FloatArray:
+    """Return what rows that share errors add to variances, as :func:`_quadratic`."""
+    moments, start = solution.moments, solution.to_residual
+    between = moments.between
+    out = np.zeros((3, pulled.shape[1]))
+    if between is None:
+        return out
+    block = moments.block(slice(None))
+    levers = block.covariates @ turned
+    lone = np.square(block.weights[:, None] * levers)
+    inner = between.products + between.cumulants(within=False)
+    for k, (own, pull) in enumerate(zip(held.T, pulled.T, strict=True)):
+        lever = levers[:, k : k + 1]
+        ends = np.stack([start, own])
+        sums = np.vstack([between.held(lever, end) for end in ends])
+        both = sums @ sums.T - ends @ np.einsum("i,iab->ab", lone[:, k], between.own) @ ends.T
+        both += np.einsum("acdb,a,b,ic,jd->ij", inner, pull, pull, ends, ends)
+        out[:, k] = both[0, 0], (both[0, 1] + both[1, 0]) / 2.0, both[1, 1]
+    return out
 
 
 def _quadratic(first: FloatArray, second: FloatArray) -> FloatArray:

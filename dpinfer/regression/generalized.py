@@ -39,6 +39,7 @@ from dpinfer.regression._formula import (
     formula_design,
     one_each,
     published_columns,
+    refuse_many,
 )
 from dpinfer.regression._moments import (
     Covariance,
@@ -425,8 +426,8 @@ def noisy_glm(
     check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     check_flag(use_t, "use_t")
     noise = _with_response(endog, noise, response_noise)
-    endog, exog, noise = published_columns(
-        endog, exog, noise, grouped=groups is not None, who="noisy_glm"
+    endog, exog, noise, _ = published_columns(
+        endog, exog, noise, across="refuse" if groups is None else "ignore", who="noisy_glm"
     )
     frame = None
     if isinstance(endog, str):
@@ -435,6 +436,7 @@ def noisy_glm(
         groups = column_of(frame, groups) if isinstance(groups, str) else groups
     else:
         design = array_design(endog, exog, noise, weights)
+    refuse_many(design)
     codes = checked_groups(groups, cov_type, uncertainty, design)
     exposed = _exposure(exposure, exposure_noise, family, design, frame)
     added = np.broadcast_to(_exact(offset, "offset", design, frame), len(design.endog))

@@ -372,7 +372,7 @@ TABLE = noisy([[20.5, 31.2], [40.3, 25.1]], weights=SHARED.weights, mechanism=La
         lambda: dpi.counts_paired(SHARED, [20.5, 30, 40, 20], mechanism=Laplace(scale=2.0)),
         lambda: dpi.chisquare(SHARED, nobs=120, method="exact"),
         lambda: dpi.count_posterior(SHARED, prior=dpi.priors.PoissonPrior(20.0)),
-        lambda: dpi.noisy_ols(SHARED, np.ones((4, 1))),
+        lambda: dpi.noisy_ols(SHARED, np.ones((4, 1)), method="fuller"),
         lambda: dpi.calibration.certify(SHARED),
     ],
 )

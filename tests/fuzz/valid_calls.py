@@ -295,7 +295,7 @@ VALID = {
     "noisy_ols": {"endog": np.arange(40.0) % 7, "exog": 9.0 * np.arange(40.0)}
     | {"noise": {"x1": SMOOTH}, "weights": None, "method": "moments", "cov_type": "HC1"}
     | {"groups": None, "uncertainty": "noise+sampling", "nonlinear": "refuse", "use_t": True}
-    | {"missing": "raise", "instrument": None},
+    | {"missing": "raise", "instrument": None, "absorb": None},
     "normal_mean_confint": {"data": np.linspace(-2, 2, 200), "epsilon": 1.0, "delta": 0.0}
     | {"std": 1.0, "mean_bounds": (-9, 9), "std_bounds": None, "alpha": 0.1}
     | {"method": "exact", "split": [1, 2], "sampler": "simulated", "rng": 1},

@@ -8,7 +8,7 @@ from dpinfer import DiscreteGaussian, Gaussian, Geometric, Laplace
 from dpinfer.errors import ConvergenceError, NotEstimableError
 from dpinfer.regression import noisy_glm, noisy_ols
 
-REPS = 600
+REPS = 300
 TRUTH = np.array([10.0, 0.5, 3.0])
 
 

@@ -200,11 +200,11 @@ def test_wide_noise_under_the_delta_method_is_said(engine, table):
 
 
 def test_shares_by_simulation():
-    # 40 tables of 300 rows; 6-sigma bounds around what the delta method neglects, 0.2 %
+    # 20 tables of 300 rows; 6-sigma bounds around what the delta method neglects, 0.2 %
     rng = np.random.default_rng(3)
     law = Laplace(scale=20.0)
     found, naive = [], []
-    for _ in range(40):
+    for _ in range(20):
         n = rng.uniform(1000, 2000, 300)
         share = rng.uniform(0.1, 0.2, 300)
         frame = pd.DataFrame(
@@ -215,7 +215,7 @@ def test_shares_by_simulation():
         fit = noisy_ols("I(b / n) ~ I(a / n)", frame, noise=noise, nonlinear="delta")
         found.append(fit.params.iloc[1])
         naive.append(fit.naive.params.iloc[1])
-    limit = 6.0 * np.std(found) / np.sqrt(40) + 0.001
+    limit = 6.0 * np.std(found) / np.sqrt(20) + 0.001
     assert abs(np.mean(found) - 0.5) < limit < abs(np.mean(naive) - 0.5)
 
 

@@ -132,7 +132,7 @@ def leave_one_out(formula, table, **options):
 
 
 def test_hc3_is_what_leaving_out_rows_changes():
-    table = drawn("gaussian", 20)
+    table = drawn("gaussian", 14)
     options = {"noise": {"z": dpi.Geometric(scale=0.4), "r": 0.2}}
     formula = "r ~ z + I(z**2)"
     fit = dpi.noisy_ols(formula, table, **options)

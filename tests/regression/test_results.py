@@ -161,7 +161,9 @@ def test_noise_of_the_scores_by_enumeration():
             endog=np.r_[row[0], 0.0, 0.0],
             exog=np.vstack([row[1:], np.zeros((2, 2))]),
         )
-        moments = Moments(design, 1.0, 1.0, np.eye(2), np.zeros(2), np.ones(3), np.eye(3))
+        moments = Moments(
+            design, 1.0, 1.0, np.eye(2), np.zeros(2), np.ones(3), np.eye(3), np.ones(3)
+        )
         solution = Solution(moments, 1.0)
         solution.__dict__["coefficients"] = beta
         object.__setattr__(design.errors, "excess", lambda: np.full((1, 3), excess))
@@ -220,7 +222,6 @@ def test_columns_bring_their_laws_and_what_they_share():
         ({"x1": np.arange(9.0)}, None, "noise must be given"),
         ({"x1": RELEASE}, {"x1": 2.0}, "noise must leave out 'x1', which carries its own law"),
         ({"x1": RELEASE.select([0, 1, 2])}, None, "exog must have 9 entries"),
-        ({"x1": SUMS}, None, "'x1' must have errors that are independent from row to row"),
         ({"x1": SELECTED}, None, "noisy_ols does not take values that were selected"),
         (RELEASE, None, "exog must be a table, or a mapping"),
     ],
