@@ -18,15 +18,8 @@ from scipy import linalg
 
 from dpinfer._check import FloatArray, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.regression._formula import (
-    LARGEST,
-    Design,
-    by_row,
-    column_of,
-    one_each,
-    plain,
-    rebuilt,
-)
+from dpinfer.regression._errors import LARGEST, by_row, one_each, plain
+from dpinfer.regression._formula import Design, column_of, rebuilt
 from dpinfer.regression._moments import Block, Moments, Solution
 from dpinfer.releases.coerce import noisy
 

@@ -16,7 +16,8 @@ from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.regression._absorbed import Absorbed, nested
 from dpinfer.regression._between import Between
 from dpinfer.regression._corrected_scores import Law, Rows, Source
-from dpinfer.regression._formula import Design, by_row, row_blocks
+from dpinfer.regression._errors import by_row
+from dpinfer.regression._formula import Design, row_blocks
 from dpinfer.regression._polynomials import PolynomialScores, of_rows, sources_of
 
 

@@ -30,7 +30,8 @@ from dpinfer.regression._corrected_scores import (
     overdispersion,
     squared_score,
 )
-from dpinfer.regression._formula import Design, by_row
+from dpinfer.regression._errors import by_row
+from dpinfer.regression._formula import Design
 
 LEAST_SIGMA = 1.0
 """From here on, in units of a count, discrete Gaussian noise has the moments of Gaussian noise."""

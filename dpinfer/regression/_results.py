@@ -12,7 +12,8 @@ import numpy as np
 
 from dpinfer._check import FloatArray, as_pandas, check_alpha, check_array, one_line, show
 from dpinfer.errors import InvalidParameterError
-from dpinfer.regression._formula import LARGEST, Design, rebuilt
+from dpinfer.regression._errors import LARGEST
+from dpinfer.regression._formula import Design, rebuilt
 from dpinfer.regression._moments import Covariance
 from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpinfer._check import FloatArray
-from dpinfer.regression._formula import by_row
+from dpinfer.regression._errors import by_row
 from dpinfer.regression._moments import Solution, add_by_group
 
 

@@ -29,18 +29,8 @@ from dpinfer.regression._corrected_scores import (
     settled_dispersion,
     solve,
 )
-from dpinfer.regression._formula import (
-    LARGEST,
-    Design,
-    NoiseOf,
-    array_design,
-    column_errors,
-    column_of,
-    formula_design,
-    one_each,
-    published_columns,
-    refuse_many,
-)
+from dpinfer.regression._errors import LARGEST, NoiseOf, column_errors, one_each, published_columns
+from dpinfer.regression._formula import Design, array_design, column_of, formula_design, refuse_many
 from dpinfer.regression._moments import (
     Covariance,
     Moments,

@@ -18,17 +18,14 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.regression._absorbed import absorb as absorb_groups
+from dpinfer.regression._errors import Across, NoiseOf, published_columns, without_missing
 from dpinfer.regression._formula import (
-    Across,
     Design,
-    NoiseOf,
     Nonlinear,
     array_design,
     column_of,
     formula_design,
-    published_columns,
     refuse_many,
-    without_missing,
 )
 from dpinfer.regression._instruments import second_measurements, solve_instruments
 from dpinfer.regression._moments import (

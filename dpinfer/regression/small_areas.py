@@ -14,7 +14,8 @@ from dpinfer._check import FloatArray, check_alpha, check_length, check_option
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.regression._formula import LARGEST, checked_triangle, matrix_of, numbered_names
+from dpinfer.regression._errors import LARGEST, numbered_names
+from dpinfer.regression._formula import checked_triangle, matrix_of
 from dpinfer.regression._integrated import mixture_moments, mixture_quantiles, nodes_of
 from dpinfer.releases.coerce import noisy, refuse_columns
 from dpinfer.releases.values import NoisyValues

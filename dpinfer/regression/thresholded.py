@@ -26,14 +26,12 @@ from dpinfer._check import (
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms.independent import Mechanism, groups
 from dpinfer.mechanisms.law import ParametricLaw
+from dpinfer.regression._errors import LARGEST, numbered_names, one_each
 from dpinfer.regression._formula import (
-    LARGEST,
     checked_frame,
     checked_triangle,
     column_of,
     matrix_of,
-    numbered_names,
-    one_each,
     read_formula,
 )
 from dpinfer.regression._moments import clustered
