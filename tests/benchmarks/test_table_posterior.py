@@ -30,8 +30,8 @@ def release(size, crossing):
     }
 
 
-def drawn(given, draws, chains):
-    return dpi.table_posterior(**given, draws=draws, chains=chains, rng=1)
+def drawn(given, draws, chains, engine="numpy"):
+    return dpi.table_posterior(**given, draws=draws, chains=chains, engine=engine, rng=1)
 
 
 @pytest.mark.parametrize("size", [6, 42])
@@ -55,11 +55,15 @@ def test_exact_draws(benchmark, sized, size):
 
 
 @pytest.mark.benchmark(group="tables drawn by chains, crossing sums and total")
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
 @pytest.mark.parametrize("size", SHAPES)
-def test_chains(benchmark, sized, size):
+def test_chains(benchmark, sized, size, engine):
+    if engine == "numba":
+        pytest.importorskip("numba")
     given = release(size, crossing=True) | {"warmup": sized(250)}
     draws = sized(500)
-    found = benchmark.pedantic(drawn, args=(given, draws, 4), rounds=1)
+    drawn(given | {"warmup": 4}, 4, 4, engine)  # compiles
+    found = benchmark.pedantic(drawn, args=(given, draws, 4, engine), rounds=1)
     seconds = benchmark.stats.stats.min if benchmark.stats else None
     least = np.nanmin(found.diagnostics()["ess_bulk"])
     benchmark.extra_info["draws per second"] = 4 * draws / seconds if seconds else None
