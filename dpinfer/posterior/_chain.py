@@ -23,7 +23,7 @@ _WANTED = 0.3
 """Share of moves that are to be accepted, which the widths of steps are adapted to."""
 
 _WIDEST = 2.0**40
-_POOL = 8
+_POOL, _USES = 8, 32
 """Sweeps that are drawn at a time, and how often each is used before others are."""
 
 _HEATED = 0.1
@@ -227,7 +227,7 @@ class Problem:
         while True:
             rng = np.random.default_rng([self.plan, epoch])
             work = Work(self, self.source.pool(_POOL, rng, loops(self.engine).assign_batches))
-            for _ in range(_POOL):
+            for _ in range(_USES):
                 for number in rng.permutation(_POOL):
                     yield work, int(number)
             epoch += 1

@@ -259,7 +259,7 @@ def test_labels_of_a_release_are_kept():
     ("error", "change", "message"),
     [
         (InvalidParameterError, {"method": "profile"}, "44.7"),
-        (InvalidParameterError, {"method": "sparse"}, "method must be one of"),
+        (InvalidParameterError, {"method": "clip"}, "method must be one of"),
         (InvalidParameterError, {"guess": [1, 2]}, "3 entries"),
         (InvalidParameterError, {"guess": [1, -2, 0]}, "guess must be >= 0"),
         (InvalidParameterError, {"guess": [1, 2, 3], "simultaneous": True}, "region alone"),
