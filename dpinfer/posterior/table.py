@@ -484,6 +484,7 @@ def _precision(model: TableModel, prior: CellPrior | None, start: Whole) -> Floa
         every = np.arange(model.cells)
         hyper = prior.start(start[None], np.random.default_rng(0)) if prior.hyper else None
         near = prior.log_cells(np.stack([start + step for step in (2, 1, 0)]), every, hyper)
-        curve = -(near[0] - 2.0 * near[1] + near[2])
+        with np.errstate(invalid="ignore"):  # beyond the last count of a table
+            curve = -(near[0] - 2.0 * near[1] + near[2])
         out = out + np.where(np.isfinite(curve), np.maximum(curve, 0.0), 0.0)
     return np.asarray(out)
