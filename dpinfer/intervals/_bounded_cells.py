@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from dpinfer.releases.values import NoisyValues
 _LINEAR = 0.8
 """Share of the error of an end that its ordinary bound has; the soft ones have the rest."""
 
-_SOFT = (1.0, 2.0)
+SOFT = (1.0, 2.0)
 """Thresholds of the soft bounds, in standard deviations of the noise."""
 
 _CANCELLED = 1e-13  # what is left of weights that cancel, relative to them, is rounding
@@ -155,17 +156,15 @@ class Sums(Functions):
             origin, steps = least, steps_of(weights)
             base = least
 
-        def bound(q: float) -> FloatArray:
-            linear = sign * self.estimate - self.halves(q)
-            several = np.count_nonzero(weights > 0, axis=1) > 1
-            if not soft or not several.any():
-                return linear
-            parts = [sign * self.estimate - self.halves(_LINEAR * q)]
-            share = (1.0 - _LINEAR) / len(_SOFT) * q
-            parts += [base + self._soft_bound(weights, times, share) for times in _SOFT]
-            return np.where(several, np.max(parts, axis=0), linear)
+        def linear(q: float) -> FloatArray:
+            return sign * self.estimate - self.halves(q)
 
-        return Side(least, origin, steps, bound)
+        def soft_bound(times: float, q: float) -> FloatArray:
+            return base + self._soft_bound(weights, times, q)
+
+        several = np.count_nonzero(weights > 0, axis=1) > 1
+        family = soft_family(linear, soft_bound, several) if soft else linear
+        return Side(least, origin, steps, family)
 
     def _soft_bound(self, weights: FloatArray, times: float, q: float) -> FloatArray:
         """Return lower bounds of sums of free counts with these weights, (k, n)."""
@@ -175,18 +174,35 @@ class Sums(Functions):
         which, at = np.unique(kind, return_index=True)
         laws = [law.take(int(place)) for place in free[at]]
         kind = np.searchsorted(which, kind)
-        above = np.array([_threshold(one, times) for one in laws])[kind]
+        above = np.array([threshold_of(one, times) for one in laws])[kind]
         y = x.values[free]
         soft = np.maximum(y - above, 0.0)
         up, down = np.maximum(weights, 0.0), np.minimum(weights, 0.0)
         reached = up @ soft + down @ y
         size = up @ soft + down @ -np.abs(y)
         first, number = _alike_rows(weights, kind)
-        cells = [_cells(row, kind, laws) for row in weights[first]]
-        quantiles = np.array([_soft_quantile(some, times, q) for some in cells])[number]
+        cells = [cells_of(row, kind, laws) for row in weights[first]]
+        quantiles = np.array([soft_quantile(some, times, q) for some in cells])[number]
         found = reached - quantiles
         exact = (reached == np.rint(reached)) & (quantiles == np.rint(quantiles))
         return np.asarray(found - np.where(exact, 0.0, UNEVEN * (size + np.abs(quantiles))))
+
+
+def soft_family(
+    linear: Callable[[float], FloatArray],
+    soft: Callable[[float, float], FloatArray],
+    several: NDArray[np.bool_],
+) -> Callable[[float], FloatArray]:
+    """Return the largest of an ordinary bound and soft ones, which share its error, for some."""
+
+    def bound(q: float) -> FloatArray:
+        if not several.any():
+            return linear(q)
+        share = (1.0 - _LINEAR) / len(SOFT) * q
+        parts = [linear(_LINEAR * q), *(soft(times, share) for times in SOFT)]
+        return np.where(several, np.max(parts, axis=0), linear(q))
+
+    return bound
 
 
 # The law of a sum of what exceeds a threshold.
@@ -210,12 +226,12 @@ def _alike_rows(
     return alike(list(by_law.T))
 
 
-def _threshold(law: NoiseLaw, times: float) -> float:
+def threshold_of(law: NoiseLaw, times: float) -> float:
     at = times * float(law.std)
     return float(np.ceil(at - 1e-9)) if law.is_integer else at
 
 
-def _cells(row: FloatArray, kind: NDArray[np.intp], laws: list[NoiseLaw]) -> tuple[_Alike, ...]:
+def cells_of(row: FloatArray, kind: NDArray[np.intp], laws: list[NoiseLaw]) -> tuple[_Alike, ...]:
     used = np.flatnonzero(row)
     pairs, number = np.unique(np.stack([kind[used], row[used]]), axis=1, return_counts=True)
     return tuple(
@@ -225,7 +241,7 @@ def _cells(row: FloatArray, kind: NDArray[np.intp], laws: list[NoiseLaw]) -> tup
 
 
 @lru_cache(maxsize=4096)
-def _soft_quantile(cells: tuple[_Alike, ...], times: float, q: float) -> float:
+def soft_quantile(cells: tuple[_Alike, ...], times: float, q: float) -> float:
     """Return a Q with P(Σ aφ(e) > Q) <= q, the smallest where all noise takes whole numbers."""
     number = sum(one.number for one in cells)
     slack = _SLACK * number
@@ -271,7 +287,7 @@ def _grid(cells: tuple[_Alike, ...], number: int) -> tuple[float, bool]:
 def _atoms(one: _Alike, times: float, step: float, exact: bool) -> tuple[int, FloatArray]:
     """Return the first point and the masses of aφ(e), or of ae for a < 0, rounded up to points."""
     weight, soft = abs(one.weight), one.weight > 0
-    above = _threshold(one.law, times) if soft else 0.0
+    above = threshold_of(one.law, times) if soft else 0.0
     last = int(max(np.ceil(weight * (float(one.law.isf(_NEGLIGIBLE)) - above) / step), 0.0))
     first = 0 if soft else -last
     points = above + step * np.arange(first, last + 1) / weight

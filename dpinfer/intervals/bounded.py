@@ -36,7 +36,7 @@ Rule = Literal["toe", "central", "likelihood-ratio"]
 _METHODS: tuple[BoundedMethod, ...] = ("exact", "sparse")
 _RULES: tuple[Rule, ...] = ("toe", "central", "likelihood-ratio")
 
-_SOFT_NOTE = (
+SOFT_NOTE = (
     "the error of an end with two sparse counts or more is split beforehand: 80 % the whole sum, "
     "10 % each the sums of what exceeds 1 and 2 standard deviations of the noise"
 )
@@ -242,7 +242,7 @@ def bounded_confint(
         method=method,
         uncertainty="noise",
         labels=table.index if hasattr(table, "columns") else None,
-        notes=(_SOFT_NOTE,) if soft else (),
+        notes=(SOFT_NOTE,) if soft else (),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, sparse
+from scipy import optimize, sparse, special
 
 from dpinfer._check import (
     RNG,
@@ -23,11 +23,20 @@ from dpinfer._check import (
     check_scalar,
 )
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.estimation.design import find_design
+from dpinfer.estimation.design import find_design, find_solver
 from dpinfer.estimation.gls import combine
+from dpinfer.estimation.pivots import clean_weights
 from dpinfer.estimation.targets import checked_weights
-from dpinfer.intervals._bounded_ends import Functions, Side, steps_of, to_lattice
-from dpinfer.intervals.bounded import BoundedIntervals, refuse_profiles
+from dpinfer.intervals._bounded_cells import (
+    SOFT,
+    cells_of,
+    soft_family,
+    soft_quantile,
+    threshold_of,
+)
+from dpinfer.intervals._bounded_ends import UNEVEN, Functions, Side, steps_of, to_lattice
+from dpinfer.intervals.bounded import SOFT_NOTE, BoundedIntervals, refuse_profiles
+from dpinfer.mechanisms._sums.terms import kinds
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, groups
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.mechanisms.weighted_sum import WeightedSum
@@ -36,13 +45,15 @@ from dpinfer.releases.noises import positions_of
 from dpinfer.releases.release import Release
 from dpinfer.results.labels import split_labels
 
-TableMethod = Literal["auto", "exact", "region"]
+TableMethod = Literal["auto", "exact", "region", "sparse"]
 
-_METHODS: tuple[TableMethod, ...] = ("auto", "exact", "region")
+_METHODS: tuple[TableMethod, ...] = ("auto", "exact", "region", "sparse")
 
 _REGION = 0.2
 """Share of alpha that the region has beside the unbiased estimate."""
 
+_ROUNDS = 8  # of choosing the values that are soft
+_DIGITS = 40  # binary ones, of weights of which the noise is taken to be alike
 _FEW = 4  # cells in a contrast of few
 _MOST_ROWS = 3_000
 _SIGN = 1e-9
@@ -200,12 +211,15 @@ class TableSums(Functions):
     def _side(self, sign: float, soft: bool) -> Side:
         least = self.possible.lower if sign > 0 else -self.possible.upper
         estimate = np.where(self.determined, self.estimate, 0.0)
-        return Side(
-            least,
-            sign * self.lattice[0],
-            self.lattice[1],
-            lambda q: sign * estimate - self.halves(q),
-        )
+
+        def linear(q: float) -> FloatArray:
+            return sign * estimate - self.halves(q)
+
+        found: Callable[[float], FloatArray] = linear
+        if soft and self.determined.any():
+            rows = SoftRows(self.release, sign * self.weights, self.determined, self.noisy)
+            found = soft_family(linear, rows.bound, rows.several)
+        return Side(least, sign * self.lattice[0], self.lattice[1], found)
 
     # What can be gained.
 
@@ -231,6 +245,82 @@ class TableSums(Functions):
         d = (self.weights @ on * variance) @ on.T
         size = np.abs(d).max(axis=1, keepdims=True)
         return (d > _SIGN * size).any(axis=1), (d < -_SIGN * size).any(axis=1)
+
+
+@dataclass(frozen=True)
+class SoftRows:
+    """Lower bounds of functions by sums in which values of cells count above a threshold only."""
+
+    release: Release
+    weights: FloatArray  # (k, n)
+    use: NDArray[np.bool_]  # (k,)
+    noisy: NDArray[np.intp]
+
+    @cached_property
+    def several(self) -> NDArray[np.bool_]:
+        """Which functions have two soft rows or more."""
+        soft = [self._is_soft(self.on_values(times)).sum(axis=1) > 1 for times in SOFT]
+        return np.asarray(np.all(soft, axis=0) & self.use)
+
+    @cached_property
+    def _of_cells(self) -> NDArray[np.bool_]:
+        """Which rows are noisy values of a cell."""
+        matrix = sparse.csr_array(self.release.workload.matrix)
+        single = (np.diff(matrix.indptr) == 1) & (self.release.variance > 0)
+        single[single] = matrix.data[matrix.indptr[:-1][single]] > 0
+        return np.asarray(single)
+
+    def _is_soft(self, on: FloatArray) -> NDArray[np.bool_]:
+        return np.asarray(self._of_cells & (on > 0), dtype=np.bool_)
+
+    def on_values(self, times: float) -> FloatArray:
+        """Return weights (k, m) of unbiased estimates, best if counts of soft rows are zero."""
+        return self._all[SOFT.index(times)]
+
+    @cached_property
+    def _all(self) -> list[FloatArray]:
+        return [self._on_values(times) for times in SOFT]
+
+    def _on_values(self, times: float) -> FloatArray:
+        tail, density = special.ndtr(-times), np.exp(-0.5 * times**2) / np.sqrt(2.0 * np.pi)
+        left = (1.0 + times**2) * tail - times * density - (density - times * tail) ** 2
+        variance = self.release.variance
+        design = find_design(self.release.workload.matrix, variance)
+        target = design.coordinates(self.weights[self.use])
+        found = find_solver(design.matrix, variance).weights(target)
+        for at, row in enumerate(target):
+            for _ in range(_ROUNDS):
+                soft = self._is_soft(found[at])
+                solver = find_solver(design.matrix, np.where(soft, left, 1.0) * variance)
+                found[at] = clean_weights(solver.weights(row[None]))[0]
+                if (self._is_soft(found[at]) == soft).all():
+                    break
+        out = np.zeros((len(self.weights), len(variance)))
+        out[self.use] = found
+        return out
+
+    def bound(self, times: float, q: float) -> FloatArray:
+        """Return what is below the functions with probability 1 - q, -inf for those not used."""
+        on, y = self.on_values(times), self.release.values
+        law, size = self.release.mechanism, len(y)
+        kind = kinds(groups(law, size), size)
+        which, at = np.unique(kind, return_index=True)
+        laws = [law.take(int(place)) if law.shape else law for place in at]
+        kind = np.searchsorted(which, kind)
+        above = np.array([threshold_of(one, times) for one in laws])[kind]
+        soft = self._is_soft(on)
+        terms = on * np.where(soft, np.maximum(y - above, 0.0), y)
+        # weights of noises in their law; of those that are not soft, which are symmetric, below 0
+        noise = np.where(soft, on, -np.abs(on))[:, self.noisy]
+        found = np.full(len(on), -np.inf)
+        for row in np.flatnonzero(self.use):
+            largest = np.abs(noise[row]).max()
+            grid = 2.0 ** (np.ceil(np.log2(largest)) - _DIGITS)
+            cells = cells_of(grid * np.rint(noise[row] / grid), kind[self.noisy], laws)
+            quantile = soft_quantile(cells, times, q)
+            slack = UNEVEN * (np.abs(terms[row]).sum() + abs(quantile))
+            found[row] = terms[row].sum() - quantile - slack
+        return found
 
 
 @dataclass(frozen=True)
@@ -303,11 +393,13 @@ def table_confint(
         Cells that are known to be zero: structural zeros.
     alpha : float, default 0.05
         One minus the confidence level, in (0, 1/2).
-    method : {"auto", "exact", "region"}
+    method : {"auto", "exact", "region", "sparse"}
         ``"exact"``: the interval around the best linear unbiased estimate within what is possible,
         never wider than that interval. ``"region"``: that at 4α/5, within the range over all
         tables that agree with all values together at α/5; narrower where cells beside the
-        function are near zero, up to 5 % wider elsewhere. ``"auto"``: the region for cells and
+        function are near zero, up to 5 % wider elsewhere. ``"sparse"``: narrower for sums of many
+        cells of which few are large, whose other values need not bound them; up to 4 % wider
+        elsewhere. Choose it beforehand, not by the widths. ``"auto"``: the region for cells and
         contrasts of at most four cells, where something can be gained; this is decided by the
         queries and laws, never by the values.
     guess : array of float, shape (n,) or Series, optional
@@ -356,6 +448,17 @@ def table_confint(
     do, two linear programmes, whose ends are taken from dual solutions, so that they hold whatever
     the solver's accuracy. At β = α that holds for all functions at once.
 
+    *Sparse.* Let the values have weights w with A'w + C'λ = c for the exact rows C. For values of
+    single cells with wᵣ > 0 put φ(x) = max(x - τ, 0), which rises by no more than x does, so that
+    φ(f + e) <= f + φ(e) for f >= 0. Then Σ wᵣφ(yᵣ) over these and Σ wᵣyᵣ over the others, plus λ'c
+    and less the upper q quantile of the same sum of noises, is at most c'f with probability 1 - q,
+    whatever the counts. w is best for cells that are zero; it depends on queries and laws only.
+    The lower end is the largest of three: the unbiased one with 80 % of the error of that end, and
+    τ at 1 and 2 standard deviations with 10 % each; the upper end is that of -c'f. Mean widths of
+    the unbiased interval within what is possible and of this one, for the sum of 200 cells (σ = 5)
+    with ten sums of 20 (σ = 20): 184 and 133 if one cell is 300 and the others are zero, 184 and
+    174 if ten are 30, 184 and 188 if all are 30 or about 2.
+
     *Auto.* Let d = Cov(f̂, c'f̂)/Var(c'f̂) with f̂ the unbiased estimates of the cells. Under
     Gaussian noise, where no part of d is below zero, no interval with this coverage has a lower
     upper end than the unbiased one: the table could be larger by multiples of d, and the best
@@ -391,10 +494,14 @@ def table_confint(
     refuse_profiles(method, _METHODS)
     chosen = check_option(method, "method", _METHODS)
     together, whole = check_flag(simultaneous, "simultaneous"), check_flag(integer, "integer")
-    if together and (guess is not None or chosen == "exact"):
+    if together and (guess is not None or chosen in ("exact", "sparse")):
         raise InvalidParameterError(
-            "simultaneous must be False with a guess or method 'exact': all functions together are "
-            "covered by the region alone"
+            "simultaneous must be False with a guess or method 'exact' or 'sparse': all functions "
+            "together are covered by the region alone"
+        )
+    if guess is not None and chosen == "sparse":
+        raise InvalidParameterError(
+            "guess must be left out with method 'sparse', whose bounds use all of alpha"
         )
     release = _given(values, workload, mechanism, total, zeros, whole)
     table = as_table(weights, "weights")
@@ -423,7 +530,7 @@ def table_confint(
     if together:
         lower, upper = sums.possible if box is None else _over_region(sums, box, beta)
     else:
-        lower, upper = sums.ends(alpha)
+        lower, upper = sums.ends(alpha, soft=chosen == "sparse")
         if use.any():
             narrow = _met(Ends(*sums.ends(used)), _over_region(sums, box, beta))
             lower, upper = np.where(use, narrow.lower, lower), np.where(use, narrow.upper, upper)
@@ -448,6 +555,7 @@ def table_confint(
         labels=table.index if hasattr(table, "columns") else None,
         notes=(
             *_notes(use, guess is not None, together, *without_gain, consistency),
+            *((SOFT_NOTE,) if chosen == "sparse" else ()),
             *(() if sums.determined.all() else (_NO_ESTIMATE,)),
         ),
         consistency=consistency,

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
+from dpinfer._numerics.lattice import alike
 from dpinfer.errors import ConvergenceError
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
+from dpinfer.posterior._loops import Engine, loops
 from dpinfer.posterior._model import NO_END, TableModel, Whole
-from dpinfer.posterior._moves import KINDS, Batch, MoveSource, Sweep
+from dpinfer.posterior._moves import KINDS, MoveSource, Pool
 from dpinfer.posterior._priors import CellPrior, SharedCells
 
 _WANTED = 0.3
 """Share of moves that are to be accepted, which the widths of steps are adapted to."""
 
 _WIDEST = 2.0**40
-_POOL = 8
+_POOL, _USES = 8, 32
 """Sweeps that are drawn at a time, and how often each is used before others are."""
 
 _HEATED = 0.1
@@ -110,9 +112,15 @@ class Terms:
 
 
 class Prepared(NamedTuple):
-    """A batch with what its rows and cells need."""
+    """Moves of a batch, padded, with what their rows and cells need."""
 
-    batch: Batch
+    first: int  # moves of the pool
+    last: int
+    kind: int
+    cells: NDArray[np.intp]  # (b, q), padded with n
+    change: Whole
+    rows: NDArray[np.intp]  # (b, p), padded with m
+    effect: Whole
     low: Whole
     high: Whole | None
     square: FloatArray | None
@@ -123,11 +131,74 @@ class Prepared(NamedTuple):
     known: NDArray[np.intp]  # (b·q,): cells as the prior numbers them
 
 
-class Work(NamedTuple):
-    """A sweep, ready to be run."""
+class Work:
+    """A pool of sweeps, in the form in which they are run."""
 
-    sweep: Sweep
-    batches: tuple[Prepared, ...]
+    def __init__(self, problem: Problem, pool: Pool) -> None:
+        self.kind, self.std = pool.kind, pool.std
+        self.batches, self.sweeps = pool.batches, pool.sweeps
+        self._problem = problem
+        self._cells, self._rows = pool.cells, pool.rows
+        self._prepared: dict[int, Prepared] = {}
+
+    def moves(self, sweep: int) -> tuple[int, int]:
+        """Return which moves are those of a sweep."""
+        first, last = self.batches[self.sweeps[sweep : sweep + 2]]
+        return int(first), int(last)
+
+    def prepared(self, sweep: int) -> Iterator[Prepared]:
+        """Yield the batches of a sweep."""
+        for number in range(self.sweeps[sweep], self.sweeps[sweep + 1]):
+            if number not in self._prepared:
+                self._prepared[number] = self._prepare(*self.batches[number : number + 2].tolist())
+            yield self._prepared[number]
+
+    def _prepare(self, first: int, last: int) -> Prepared:
+        terms, model = self._problem.terms, self._problem.model
+        cells, change = _padded(self._cells, first, last)
+        rows, effect = _padded(self._rows, first, last)
+        square, slope, tabled = terms.square[rows], terms.slope[rows], terms.tabled[rows]
+        low, high = self._problem.ends
+        top = high[cells]
+        return Prepared(
+            first,
+            last,
+            int(self.kind[first]),
+            cells,
+            change,
+            rows,
+            effect,
+            low[cells],
+            top if (top < NO_END).any() else None,
+            square if square.any() else None,
+            slope if slope.any() else None,
+            terms.centre[rows],
+            tabled if (tabled >= 0).any() else None,
+            terms.base[rows],
+            np.minimum(cells, model.cells - 1).ravel(),
+        )
+
+    @cached_property
+    def lists(self) -> tuple[NDArray[np.int64], ...]:
+        """Ends, places and changes of the cells of all moves one after the other, and of rows."""
+        parts = (
+            part
+            for held in (self._cells, self._rows)
+            for part in (held.indptr, held.indices, held.data)
+        )
+        return tuple(np.asarray(part, dtype=np.int64) for part in parts)
+
+
+def _padded(held: Any, first: int, last: int) -> tuple[NDArray[np.intp], Whole]:
+    """Return lines of a sparse matrix as arrays of places and of entries, padded with 0."""
+    ends = held.indptr[first : last + 1]
+    size = np.diff(ends)
+    inside = np.arange(size.max()) < size[:, None]
+    at = np.full(inside.shape, held.shape[1], dtype=np.intp)
+    change = np.zeros(inside.shape, dtype=np.int64)
+    at[inside] = held.indices[ends[0] : ends[-1]]
+    change[inside] = held.data[ends[0] : ends[-1]]
+    return at, change
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,46 +210,27 @@ class Problem:
     source: MoveSource
     start: Whole  # (n,)
     plan: int  # the seed of the moves
+    engine: Engine = "numpy"
 
     @cached_property
     def terms(self) -> Terms:
         return Terms(self.model)
 
-    def works(self) -> Iterator[Work]:
+    @cached_property
+    def ends(self) -> tuple[Whole, Whole]:
+        """Least and largest values of the cells, and of one that does not change."""
+        return np.append(self.model.lower, 0), np.append(self.model.upper, NO_END)
+
+    def works(self) -> Iterator[tuple[Work, int]]:
         """Yield sweeps for ever: the same ones in every process."""
         epoch = 0
         while True:
             rng = np.random.default_rng([self.plan, epoch])
-            pool = [self.prepared(self.source.sweep(rng)) for _ in range(_POOL)]
-            for _ in range(_POOL):
+            work = Work(self, self.source.pool(_POOL, rng, loops(self.engine).assign_batches))
+            for _ in range(_USES):
                 for number in rng.permutation(_POOL):
-                    yield pool[number]
+                    yield work, int(number)
             epoch += 1
-
-    def prepared(self, sweep: Sweep) -> Work:
-        """Gather what each batch needs."""
-        terms, model = self.terms, self.model
-        low = np.append(model.lower, 0)
-        high = np.append(model.upper, 0)
-        found = []
-        for batch in sweep.batches:
-            rows, cells = batch.rows, batch.cells
-            square, slope, tabled = terms.square[rows], terms.slope[rows], terms.tabled[rows]
-            top = high[cells]
-            found.append(
-                Prepared(
-                    batch,
-                    low[cells],
-                    top if (top[cells < model.cells] < NO_END).any() else None,
-                    square if square.any() else None,
-                    slope if slope.any() else None,
-                    terms.centre[rows],
-                    tabled if (tabled >= 0).any() else None,
-                    terms.base[rows],
-                    np.minimum(cells, model.cells - 1).ravel(),
-                )
-            )
-        return Work(sweep, tuple(found))
 
 
 class Chains:
@@ -201,6 +253,8 @@ class Chains:
         if isinstance(prior, SharedCells):
             drawn = [prior.start(self.x[:1, :-1], rng) for rng in self.rngs]
             self.hyper = np.concatenate(drawn)
+        compiled = loops(problem.engine).try_moves
+        self._compiled = None if compiled is None else CompiledMoves(self, compiled)
 
     def update_hyper(self) -> None:
         """Draw hyper-parameters given the tables."""
@@ -208,50 +262,53 @@ class Chains:
         if self.hyper is not None and isinstance(prior, SharedCells):
             self.hyper = prior.update(self.hyper, self.x[:, :-1], self.rngs)
 
-    def sweep(self, work: Work, power: float = 1.0) -> None:
+    def sweep(self, work: Work, number: int, power: float = 1.0) -> None:
         """Try all moves of a sweep once."""
-        sweep, size = work.sweep, len(work.sweep.kind)
-        if not size:
+        first, last = work.moves(number)
+        if first == last:
             return
-        uniform = np.stack([rng.random((2, size)) for rng in self.rngs])
-        width = np.exp(self.scale)[:, sweep.kind] * sweep.std
+        kind = work.kind[first:last]
+        uniform = np.stack([rng.random((2, last - first)) for rng in self.rngs])
+        width = np.exp(self.scale)[:, kind] * work.std[first:last]
         width = np.clip(np.rint(width), 1.0, _WIDEST)
         place = 2.0 * uniform[:, 0] - 1.0
         far = np.minimum(1.0 + np.floor(np.abs(place) * width), width)
         step = np.copysign(far, place).astype(np.int64)
         with np.errstate(divide="ignore"):
             bar = np.log(uniform[:, 1])
-        for prepared in work.batches:
-            batch = prepared.batch
-            last = batch.first + len(batch)
-            self._try(prepared, step[:, batch.first : last], bar[:, batch.first : last], power)
+        self.tried += np.bincount(kind, minlength=len(KINDS))
+        if self._compiled is not None:
+            self._compiled(work, (first, last), step, bar, power)
+            return
+        for at in work.prepared(number):
+            part = slice(at.first - first, at.last - first)
+            self._try(at, step[:, part], bar[:, part], power)
 
     def _try(self, at: Prepared, step: Whole, bar: FloatArray, power: float) -> None:
-        batch, x, s = at.batch, self.x, self.s
-        old = x[:, batch.cells]
-        new = old + step[:, :, None] * batch.change
+        x, s = self.x, self.s
+        old = x[:, at.cells]
+        new = old + step[:, :, None] * at.change
         possible = new >= at.low
         if at.high is not None:
             possible &= new <= at.high
         allowed = possible.all(axis=2)
         step = step * allowed
-        moved = step[:, :, None] * batch.effect
+        moved = step[:, :, None] * at.effect
         gain = self._gain(at, moved)
         if power != 1.0:
             gain *= power
         if self.problem.prior is not None:
-            new = old + step[:, :, None] * batch.change
+            new = old + step[:, :, None] * at.change
             gain = gain + self._prior_gain(at, old, new)
         took = allowed & (bar < gain)
         step = step * took
-        x[:, batch.cells] = old + step[:, :, None] * batch.change
-        s[:, batch.rows] += step[:, :, None] * batch.effect
-        self.tried[batch.kind] += len(batch)
-        self.accepted[:, batch.kind] += took.sum(axis=1)
+        x[:, at.cells] = old + step[:, :, None] * at.change
+        s[:, at.rows] += step[:, :, None] * at.effect
+        self.accepted[:, at.kind] += took.sum(axis=1)
 
     def _gain(self, at: Prepared, moved: Whole) -> FloatArray:
         """Return by how much moves raise the log likelihood, (chains, b)."""
-        answers = self.s[:, at.batch.rows]
+        answers = self.s[:, at.rows]
         off = at.centre - answers
         gain = np.zeros(moved.shape)
         if at.square is not None:
@@ -264,7 +321,7 @@ class Chains:
             before, after = self.problem.terms.looked_up(at.tabled, both)
             with np.errstate(invalid="ignore"):
                 gain += np.where(moved == 0, 0.0, after - before)
-        return np.asarray(gain.sum(axis=2))
+        return _summed(gain)
 
     def _prior_gain(self, at: Prepared, old: Whole, new: Whole) -> FloatArray:
         flat = (len(old), -1)
@@ -274,7 +331,7 @@ class Chains:
         before = prior.log_cells(old.reshape(flat), cells, hyper)
         with np.errstate(invalid="ignore"):
             gain = np.where(new.reshape(flat) == old.reshape(flat), 0.0, after - before)
-        return np.asarray(gain.reshape(old.shape).sum(axis=2))
+        return _summed(gain.reshape(old.shape))
 
     def adapt(self) -> None:
         """Widen or narrow the steps of each kind by the share of moves that were accepted."""
@@ -285,6 +342,82 @@ class Chains:
         np.clip(self.scale, -6.0, 6.0, out=self.scale)
         self.tried[:] = 0.0
         self.accepted[:] = 0.0
+
+
+def _summed(terms: FloatArray) -> FloatArray:
+    """Return sums over the last axis, from its first to its last entry, as loops sum."""
+    if not terms.shape[2]:
+        return np.zeros(terms.shape[:2])
+    return np.asarray(np.add.accumulate(terms, axis=2)[:, :, -1])
+
+
+class CompiledMoves:
+    """Tries the moves of a sweep by a compiled loop, with the draws that arrays would give."""
+
+    def __init__(self, chains: Chains, try_moves: Callable[..., int]) -> None:
+        self.chains, self._try_moves = chains, try_moves
+        prior, n = chains.problem.prior, chains.problem.model.cells
+        self._first = self._number = np.empty(0, dtype=np.intp)
+        if prior is not None:
+            self._first, self._number = alike([*prior.parameters(), np.zeros(n)])
+        self._far = np.zeros(2, dtype=np.int64)
+        self._far[1] = 2 * chains.x.max() + 1
+        self._table: FloatArray | None = None
+        self._hyper: FloatArray | None = None
+
+    def __call__(
+        self, work: Work, moves: tuple[int, int], step: Whole, bar: FloatArray, power: float
+    ) -> None:
+        chains, problem = self.chains, self.chains.problem
+        terms, at = problem.terms, 0
+        while True:
+            at = self._try_moves(
+                at,
+                moves,
+                chains.x,
+                chains.s,
+                *work.lists,
+                work.kind,
+                *problem.ends,
+                terms.square,
+                terms.slope,
+                terms.centre,
+                terms.tabled,
+                terms.base,
+                terms.values,
+                self._number,
+                self._prior(),
+                step,
+                bar,
+                power,
+                chains.accepted,
+                self._far,
+            )
+            if at == step.size:
+                return
+            if terms.has_tables:
+                terms.reach(int(self._far[0]))
+
+    def _prior(self) -> FloatArray:
+        """Return log priors of counts, (h, k, width) for k kinds of cells, as far as is needed."""
+        prior, hyper = self.chains.problem.prior, self.chains.hyper
+        if prior is None:
+            return np.empty((0, 0, 0))
+        held = self._table
+        if held is not None and hyper is self._hyper and held.shape[2] > self._far[1]:
+            return held
+        width = 1 << int(self._far[1]).bit_length()
+        laws, lines = len(self._first), 1 if hyper is None else len(hyper)
+        if lines * laws * width > _MOST_TABLED:
+            raise ConvergenceError(
+                f"the priors of {laws} kinds of cells reach counts of {width}, which is too much "
+                "to be tabulated: take engine='numpy', which needs no tables"
+            )
+        counts = np.broadcast_to(np.tile(np.arange(width), laws), (lines, laws * width))
+        found = prior.log_cells(counts, np.repeat(self._first, width), hyper)
+        table = found.reshape(lines, laws, width)
+        self._table, self._hyper = table, hyper
+        return table
 
 
 class Drawn(NamedTuple):
@@ -312,7 +445,7 @@ def run_chains(task: Task) -> Drawn:
     heated = int(_HEATED * task.warmup)
     for number in range(task.warmup):
         for _ in range(task.thin):
-            chains.sweep(next(works), _HEAT if number < heated else 1.0)
+            chains.sweep(*next(works), _HEAT if number < heated else 1.0)
         chains.update_hyper()
         if number >= heated:
             chains.adapt()
@@ -321,7 +454,7 @@ def run_chains(task: Task) -> Drawn:
     hyper = None if chains.hyper is None else np.empty((*shape, chains.hyper.shape[1]))
     for number in range(draws):
         for _ in range(task.thin):
-            chains.sweep(next(works))
+            chains.sweep(*next(works))
         chains.update_hyper()
         tables[:, number] = chains.x[:, :-1]
         if hyper is not None:

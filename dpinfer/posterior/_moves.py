@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -39,28 +39,18 @@ class Steps(NamedTuple):
     change: Whole  # (N, q)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Moves of one kind of which no two have a cell or a noisy row in common."""
+class Pool(NamedTuple):
+    """Sweeps of moves, one after the other, each of batches of one kind.
 
-    kind: int
-    cells: Places  # (b, q), padded with n
-    change: Whole  # (b, q)
-    rows: Places  # (b, p), padded with m
-    effect: Whole  # (b, p): by how much the answers change
-    first: int  # the number of its first move in the sweep
+    No two moves of a batch have a cell or a noisy row in common.
+    """
 
-    def __len__(self) -> int:
-        return len(self.cells)
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """Batches one after the other."""
-
-    batches: tuple[Batch, ...]
-    kind: Places  # (N,): of each move
+    kind: Places  # (N,)
     std: FloatArray  # (N,): about how far a cell is free to move along each
+    cells: Any  # csr (N, n): by how much the cells change
+    rows: Any  # csr (N, m): by how much the answers change
+    batches: Places  # (B + 1,): batch k has the moves from batches[k] to batches[k + 1]
+    sweeps: Places  # (S + 1,): sweep k has the batches from sweeps[k] to sweeps[k + 1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,24 +62,55 @@ class MoveSource:
     precision_of_rows: FloatArray  # (m,)
     precision_of_cells: FloatArray  # (n,)
 
-    def sweep(self, rng: np.random.Generator) -> Sweep:
-        """Draw the moves of a sweep and put them into batches."""
-        batches: list[Batch] = []
-        kinds, stds, size = [], [], 0
-        for kind, steps in self._drawn(rng):
-            if not len(steps.cells):
-                continue
-            for batch, std in self._batches(kind, steps, size, rng):
-                batches.append(batch)
-                kinds.append(np.full(len(batch), kind))
-                stds.append(std)
-                size += len(batch)
-        order = rng.permutation(len(batches))
-        return Sweep(
-            tuple(batches[k] for k in order),
-            np.concatenate(kinds) if kinds else np.empty(0, dtype=np.intp),
-            np.concatenate(stds) if stds else np.empty(0),
+    def pool(
+        self, size: int, rng: np.random.Generator, assign_batches: Callable[..., None]
+    ) -> Pool:
+        """Draw the moves of some sweeps, and put those of each kind into batches."""
+        from scipy import sparse
+
+        m, n = self.model.rows.shape
+        sweep_of, kind_of, steps = [], [], []
+        for sweep in range(size):
+            for kind, found in self._drawn(rng):
+                order = rng.permutation(len(found.cells))
+                steps.append(Steps(found.cells[order], found.change[order]))
+                sweep_of.append(sweep)
+                kind_of.append(kind)
+        part = np.repeat(np.arange(len(steps)), [len(one.cells) for one in steps])
+        cells = sparse.vstack([_changes(one, n) for one in steps] or [np.empty((0, n))]).tocsr()
+        effect = (cells @ self._answers).tocsr()
+        effect.eliminate_zeros()
+        assert (effect.indices < m).all(), "a move would change an exact row"
+        rows = effect[:, :m]
+        precision = np.square(rows.astype(np.float64)) @ self.precision_of_rows
+        precision = precision + np.square(cells.astype(np.float64)) @ self.precision_of_cells
+
+        held = sparse.hstack([rows, cells]).tocsr()
+        batch = np.full(part.size, -1)
+        latest = np.full(m + n, -1)
+        assign_batches(_ROUNDS * part, held.indptr, held.indices, latest, batch, _ROUNDS)
+        kept = np.flatnonzero(batch >= 0)
+        which, number = np.unique(batch[kept], return_inverse=True)
+        sweep = np.array(sweep_of, dtype=np.intp)[which // _ROUNDS]
+        shuffled = np.lexsort((rng.random(which.size), sweep))
+        place = np.empty(which.size, dtype=np.intp)
+        place[shuffled] = np.arange(which.size)
+        order = kept[np.argsort(place[number], kind="stable")]
+        return Pool(
+            np.array(kind_of, dtype=np.intp)[part[order]],
+            1.0 / np.sqrt(np.maximum(precision[order], 1e-18)),
+            cells[order],
+            rows[order],
+            _ends(place[number], which.size),
+            _ends(sweep, size),
         )
+
+    @cached_property
+    def _answers(self) -> Any:
+        """By how much one more in each cell changes noisy and exact answers, csr (n, m + k)."""
+        from scipy import sparse
+
+        return sparse.vstack([self.model.rows, self.model.exact]).T.tocsr()
 
     def _drawn(self, rng: np.random.Generator) -> Iterator[tuple[int, Steps]]:
         free = self._free
@@ -221,8 +242,11 @@ class MoveSource:
         found: list[tuple[Places, Places]] = []
         for first, second in rng.integers(sums.shape[0], size=(_BLOCKS, 2)):
             one, two = (_members(sums, row) for row in (first, second))
-            one = np.setdiff1d(one, two) if first != second else one
-            two = np.setdiff1d(two, _members(sums, first))
+            size = self._free.size
+            one, two = (
+                _without(one, two, size) if first != second else one,
+                _without(two, one, size),
+            )
             if not one.size:
                 continue
             label = self._classes[rng.choice(one)]
@@ -242,53 +266,6 @@ class MoveSource:
             change[line, : a.size] = 1
             change[line, a.size : a.size + b.size] = -1
         return Steps(cells, change)
-
-    def _batches(
-        self, kind: int, steps: Steps, first: int, rng: np.random.Generator
-    ) -> Iterator[tuple[Batch, FloatArray]]:
-        """Yield moves that do not touch each other, in an order that is drawn."""
-        model = self.model
-        shuffled = rng.permutation(len(steps.cells))
-        steps = Steps(steps.cells[shuffled], steps.change[shuffled])
-        effect = _effects(model.rows, steps)
-        assert not _effects(model.exact, steps).nnz, "a move would change an exact row"
-        count, m, n = len(steps.cells), len(model.y), model.cells
-        number = np.arange(count)
-        real = steps.cells < n
-        owner = np.concatenate([np.repeat(number, np.diff(effect.indptr)), real.nonzero()[0]])
-        held = np.concatenate([effect.indices, m + steps.cells[real]]).astype(np.intp)
-        width = np.diff(effect.indptr)
-        precision = np.zeros(count)
-        np.add.at(
-            precision,
-            owner[: effect.nnz],
-            np.square(effect.data.astype(np.float64)) * self.precision_of_rows[effect.indices],
-        )
-        weights = np.append(self.precision_of_cells, 0.0)[steps.cells]
-        precision += (np.square(steps.change.astype(np.float64)) * weights).sum(axis=1)
-        std = 1.0 / np.sqrt(np.maximum(precision, 1e-18))
-        for _ in range(_ROUNDS):
-            if not owner.size:
-                return
-            earliest = np.full(m + n, count)
-            np.minimum.at(earliest, held, owner)
-            blocked = np.zeros(count, dtype=bool)
-            blocked[owner[earliest[held] < owner]] = True
-            chosen = np.zeros(count, dtype=bool)
-            chosen[owner] = True
-            chosen &= ~blocked
-            at = np.flatnonzero(chosen)
-            p = int(width[at].max(initial=0))
-            rows = np.full((at.size, p), m)
-            moved = np.zeros((at.size, p), dtype=np.int64)
-            inside = np.arange(p) < width[at][:, None]
-            source = (effect.indptr[at][:, None] + np.arange(p))[inside]
-            rows[inside], moved[inside] = effect.indices[source], effect.data[source]
-            batch = Batch(kind, steps.cells[at], steps.change[at], rows, moved, first)
-            yield batch, std[at]
-            first += at.size
-            keep = ~chosen[owner]
-            owner, held = owner[keep], held[keep]
 
 
 def _ones(rows: int, columns: int) -> Whole:
@@ -319,21 +296,30 @@ def _of_row(rows: Any, lines: Places, rng: np.random.Generator) -> Places:
     return _random_entry(rows.indptr, rows.indices, lines, rng)
 
 
+def _without(one: Places, other: Places, size: int) -> Places:
+    out = np.ones(size, dtype=bool)
+    out[other] = False
+    return one[out[one]]
+
+
 def _members(rows: Any, line: int) -> Places:
     return np.asarray(rows.indices[rows.indptr[line] : rows.indptr[line + 1]], dtype=np.intp)
 
 
-def _effects(rows: Any, steps: Steps) -> Any:
-    """Return by how much each move changes the answers, csr (N, m) without zeros."""
+def _changes(steps: Steps, cells: int) -> Any:
+    """Return moves as csr (N, n)."""
     from scipy import sparse
 
-    real = steps.cells < rows.shape[1]
-    line = real.nonzero()[0]
-    shape = len(steps.cells), rows.shape[1]
-    moves = sparse.csr_array((steps.change[real], (line, steps.cells[real])), shape=shape)
-    found = (moves @ rows.T).tocsr()
-    found.eliminate_zeros()
-    return found
+    real = steps.cells < cells
+    ends = np.append(0, np.cumsum(real.sum(axis=1)))
+    return sparse.csr_array(
+        (steps.change[real], steps.cells[real], ends), shape=(len(steps.cells), cells)
+    )
+
+
+def _ends(number: Places, size: int) -> Places:
+    """Return where those of each number end, 0 first."""
+    return np.append(0, np.cumsum(np.bincount(number, minlength=size)))
 
 
 # Moves that users give, and whether all moves together lead from every table to every other.

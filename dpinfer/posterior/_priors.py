@@ -53,6 +53,10 @@ class CellPrior(ABC):
         """Return a part of the log prior that falls, what is left of it being concave."""
         return np.zeros(x.shape)
 
+    def parameters(self) -> list[FloatArray]:
+        """Return what the priors of cells differ in, (n,) each."""
+        return []
+
     @abstractmethod
     def centre(self) -> FloatArray:
         """Return about what is expected of each cell, (n,) or ()."""
@@ -81,6 +85,9 @@ class RisingCells(CellPrior):
         self, x: NDArray[Any], cells: Places, hyper: FloatArray | None = None
     ) -> FloatArray:
         return log_rising(np.asarray(x, dtype=np.float64), self.slope[cells], self.size[cells])
+
+    def parameters(self) -> list[FloatArray]:
+        return [self.slope, self.size]
 
     def residual(self, x: FloatArray, cells: Places) -> FloatArray:
         size = self.size[cells]
@@ -180,6 +187,9 @@ class SharedCells(CellPrior):
         mean, dispersion = self._laws(hyper, cells)
         slope, size = _slope_and_size(mean, dispersion)
         return log_rising(np.asarray(x, dtype=np.float64), slope, size)
+
+    def parameters(self) -> list[FloatArray]:
+        return [self.log_shape]
 
     def centre(self) -> FloatArray:
         return np.asarray(np.exp(0.5 * sum(self.ends_of[0]) + self.log_shape))

@@ -69,6 +69,14 @@ _CALIBRATED = (
 _BESIDE = (
     "unbiased: estimates and intervals by the law of the noise alone, which hold for every table"
 )
+_FAR = (
+    "the published values conflict with what is exact, the prior or the law of the noise: they are "
+    "farther from the drawn tables than new noise was in 1,000 simulations"
+)
+_FEW_DRAWS = (
+    f"few draws: ends of intervals need {LEAST_ESS:.0f} at least; quantile_error says how they err"
+)
+_PREDICTED = 1000
 _LEVEL = 0.05  # at which prior and data are compared
 _MOST_RECORDS = 50_000_000
 
@@ -177,7 +185,8 @@ class Draws(Listed, Plotted):
         PriorConflictWarning
             If a posterior mean is outside of the 95 % interval that uses no prior: of a linear
             function, or, of a table, of the total of its cells or a sum over one level of their
-            labels, each at 5 % divided by their number.
+            labels, each at 5 % divided by their number. Of a table also if the published values
+            are farther from the drawn tables than new noise was in 1,000 simulations.
         """
         alpha = check_alpha(alpha)
         kind = check_option(kind, "kind", KINDS)
@@ -270,11 +279,9 @@ class Draws(Listed, Plotted):
 
     def _drawn(self) -> str:
         chains, draws = self.draws.shape[:2]
-        return (
-            f"{chains} chains of {draws} draws"
-            if self.sampler == _CHAIN
-            else (f"{chains * draws} independent draws")
-        )
+        if self.sampler != _CHAIN:
+            return f"{chains * draws} independent draws"
+        return f"{chains} chain{'s' * (chains > 1)} of {draws} draws"
 
     @property
     def _by_chain(self) -> NDArray[Any]:
@@ -342,15 +349,13 @@ class Draws(Listed, Plotted):
         self, alpha: float = 0.05, kind: Kind = "hdi", *, unmixed: Unmixed = "raise"
     ) -> Table:
         frame = self.summary_frame(alpha, kind, unmixed=unmixed)
-        chains, draws = self.draws.shape[:2]
-        drawn = f"{chains} chains of {draws}"
         said = self._conflict()
         return Table(
             self.title,
             [
                 ("Prior", self.prior.description),
                 (self.counted, len(frame)),
-                ("Draws", drawn if self.sampler == _CHAIN else f"{chains * draws} independent"),
+                ("Draws", self._drawn().removesuffix(" draws")),
                 *self._further(),
                 ("Intervals", f"{1 - alpha:.6g} credible, {kind}"),
                 ("Error covered", ERROR_COVERED["noise"]),
@@ -360,6 +365,7 @@ class Draws(Listed, Plotted):
             notes=(
                 *self.notes,
                 *(() if said is None else (said,)),
+                *(_FEW_DRAWS for _ in range(len(self._flat) < LEAST_ESS)),
                 _CALIBRATED,
                 *((_BESIDE,) if "unbiased" in frame else ()),
             ),
@@ -584,13 +590,17 @@ class TablePosterior(Draws):
                 "of them rounded, clamped or below a threshold"
             )
         seed = Simulation.checked(1, rng).draw_seed()
-        tables, beyond = self._flat, 0
+        return self._beyond(self._flat, seed) / len(self._flat)
+
+    def _beyond(self, tables: NDArray[np.int64], seed: np.random.SeedSequence) -> int:
+        """Return at how many tables new noise is at least as far away as the published values."""
+        model, beyond = self.model, 0
         for number, begin in enumerate(range(0, len(tables), _AT_ONCE)):
             some = tables[begin : begin + _AT_ONCE]
             off = np.square(model.y - model.answers(some)) / model.variance
             new = np.square(model.noise(len(some), child_seed(seed, number))) / model.variance
             beyond += int((new.sum(axis=1) >= off.sum(axis=1) * (1.0 - 1e-12)).sum())
-        return beyond / len(tables)
+        return beyond
 
     def linear(self, weights: Any) -> FunctionPosterior:
         """Posterior of linear functions of the cells, with unbiased estimates beside.
@@ -744,9 +754,16 @@ class TablePosterior(Draws):
         mean = rows @ self._flat.mean(axis=0)
         far = beside.outside(mean, _LEVEL)
         if not far.any():
-            return None
+            return self._far()
         named = [name for name, off in zip(names, far, strict=True) if off]
         return _conflict_said(named, mean[far], beside.ends(_LEVEL)[:, far])
+
+    def _far(self) -> str | None:
+        """Say whether new noise was never as far from tables as the published values are."""
+        if not 0 < len(self.model.y) <= MOST_ROWS:
+            return None
+        tables = self._flat[np.linspace(0, len(self._flat) - 1, _PREDICTED).astype(np.intp)]
+        return None if self._beyond(tables, child_seed(np.random.SeedSequence(0), 0)) else _FAR
 
     def _further(self) -> list[tuple[str, object]]:
         if self.sampler == _CHAIN:

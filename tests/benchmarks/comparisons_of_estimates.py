@@ -15,11 +15,13 @@ import test_posterior
 import test_proportion_intervals
 import test_regression
 import test_sampling
+import test_table_posterior
 import test_weighted_sum
 from comparing import SAME, Calls, adding_to, close
 
 import dpinfer as dpi
 from dpinfer.mechanisms import Gaussian, Geometric, Laplace, WeightedSum
+from dpinfer.posterior import diagnostics
 
 ROWS = []
 comparison = adding_to(ROWS)
@@ -399,3 +401,27 @@ def posterior_by_walks(size, _peer_size):
         return np.sqrt(np.mean(np.square(ours - theirs))) < 0.6
 
     return Calls(ours, lambda: by_metropolis(values, rates, noise), agree)
+
+
+@comparison(
+    "Intervals",
+    "table_posterior",
+    "draws of a 2×2 table with its total",
+    "data augmentation, record by record, as the R package dapper does, in Python",
+    "with draws that depend on each other",
+    "effective draws",
+    10_000,
+    1_000,
+)
+def table_by_data_augmentation(size, peer_size):
+    def agree(ours, theirs):
+        effective = min(diagnostics.ess_bulk(one[None]) for one in theirs.T)
+        error = np.asarray(ours.std) / np.sqrt(effective)
+        near = np.abs(theirs.mean(axis=0) - np.asarray(ours.mean)) < 6.0 * error
+        return near.all() and abs(effective / peer_size - 1.0) < 0.25
+
+    return Calls(
+        lambda: test_table_posterior.admissions(size),
+        lambda: test_table_posterior.by_data_augmentation(2 * peer_size, seed=1),
+        agree,
+    )

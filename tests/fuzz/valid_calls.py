@@ -395,7 +395,7 @@ VALID = {
     "table_posterior": {"values": THREE, "workload": np.eye(3), "mechanism": NOISE}
     | {"threshold": None, "clamp": None, "total": 76, "zeros": [False, False, False]}
     | {"prior": dpinfer.priors.FlatPrior(), "moves": None, "draws": 8, "chains": 2}
-    | {"warmup": 4, "sampler": "auto", "rng": 1, "n_jobs": 1},
+    | {"warmup": 4, "sampler": "auto", "engine": "numpy", "rng": 1, "n_jobs": 1},
     "thresholded_ratio_confint": {"numerator": [1, 0, 0], "denominator": [0, 1, 1]} | CENSORED,
     "thresholded_sum_confint": {"weights": [1, 1, -1]} | CENSORED,
     "dissimilarity_confint": TWO_GROUPS,

@@ -259,7 +259,7 @@ def test_labels_of_a_release_are_kept():
     ("error", "change", "message"),
     [
         (InvalidParameterError, {"method": "profile"}, "44.7"),
-        (InvalidParameterError, {"method": "sparse"}, "method must be one of"),
+        (InvalidParameterError, {"method": "clip"}, "method must be one of"),
         (InvalidParameterError, {"guess": [1, 2]}, "3 entries"),
         (InvalidParameterError, {"guess": [1, -2, 0]}, "guess must be >= 0"),
         (InvalidParameterError, {"guess": [1, 2, 3], "simultaneous": True}, "region alone"),
@@ -308,3 +308,66 @@ def test_guesses_as_tables():
         for guess in (table, table.to_numpy().ravel())
     )
     np.testing.assert_array_equal(one.upper, other.upper)
+
+
+def test_sparse_bounds_of_disjoint_counts_are_those_of_bounded_confint():
+    y = np.random.default_rng(1).permutation([300] + [0, 1, -1, 2, -2, 3, -4] * 7)
+    rows = np.vstack([np.ones(50), np.arange(50) < 25, np.where(np.arange(50) < 10, 1, -1)])
+    found = table_confint(y, rows, mechanism=NOISE, method="sparse")
+    other = bounded_confint(y, rows, mechanism=NOISE, method="sparse")
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(other))
+    assert found.upper[0] - found.lower[0] < 60
+    assert bounded_confint(y, rows, mechanism=NOISE).width[0] > 75
+
+
+def test_a_sparse_bound_by_hand():
+    """30 cells of which one is large, and their noisy sum: the law of the bound by convolution."""
+    cells, whole, number = Geometric(scale=1.0), Geometric(scale=9.0), 30
+    y, total = np.array([60, -1, 0, 1, 0, 2] + [0] * 24), 60
+    how = {"workload": np.vstack([np.eye(number), np.ones(number)]), "integer": False}
+    how |= {"mechanism": [cells] * number + [whole]}
+    found = table_confint([*y, total], np.ones(number), method="sparse", **how)
+    ends, z, e, wide = [], stats.norm, np.arange(-60, 61), np.arange(-300, 301)
+    for times in (1.0, 2.0):
+        # weights (a, ..., a, 1 - a), the best ones if noise is normal and the cells are zero
+        mean = z.pdf(times) - times * z.sf(times)
+        left = (1 + times**2) * z.sf(times) - times * z.pdf(times) - mean**2
+        a = whole.variance / (whole.variance + number * left * cells.variance)
+        tau = int(np.ceil(times * cells.std))
+        one, chance = np.bincount(np.maximum(e - tau, 0), cells.pmf(e)), np.ones(1)
+        for _ in range(number):
+            chance = np.convolve(chance, one)[:200]
+        at = np.add.outer(a * np.arange(200), (1 - a) * wide).ravel()
+        order = np.argsort(at)
+        tail = np.cumsum(np.outer(chance, whole.pmf(wide)).ravel()[order][::-1])[::-1]
+        q = at[order][tail > 0.0025].max()
+        ends.append(a * np.maximum(y - tau, 0).sum() + (1 - a) * total - q)
+    assert found.lower == pytest.approx(max(ends), abs=0.1)
+    assert found.lower <= max(ends) + 1e-9  # what is rounded is rounded to the safe side
+    assert found.lower > table_confint([*y, total], np.ones(number), **how).lower + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("counts", "total"), [((0, 0, 0), False), ((0, 0, 6), True)], ids=str)
+def test_sparse_bounds_cover_by_enumeration(counts, total):
+    queries = np.vstack([np.eye(3), [1, 1, 0]])
+    rows = np.array([[1, 1, 0 if total else 1], [1, -1, 0]])
+    errors = np.array(list(product(range(-3, 4), repeat=4)))
+    mass = np.prod(SMALL.pmf(errors), axis=1)
+    kept = mass > 1.5e-3
+    missed = np.full(len(rows), 1.0 - mass[kept].sum())  # what is left out counts as missed
+    how = {"workload": queries, "mechanism": SMALL, "method": "sparse"}
+    if total:
+        how["total"] = sum(counts)
+    for error, share in zip(errors[kept], mass[kept], strict=True):
+        found = table_confint(queries @ counts + error, rows, **how)
+        truth = rows @ counts
+        missed += share * ~((found.lower <= truth) & (truth <= found.upper))
+    assert (missed <= 0.05 + 1.0 - mass[kept].sum()).all()
+    assert (missed > 0.002).any()
+
+
+def test_sparse_bounds_are_for_one_function_each():
+    for given in ({"simultaneous": True}, {"guess": [9, 0, 1, 0]}):
+        with pytest.raises(InvalidParameterError, match="'sparse'"):
+            table_confint([9, 1, 0, 2], np.eye(4), mechanism=NOISE, method="sparse", **given)

@@ -4,6 +4,7 @@
 mean is off by more than SLACK posterior standard deviations with a chance below 1e-8.
 """
 
+import sys
 from itertools import product
 
 import numpy as np
@@ -12,7 +13,12 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace, Release, Tulap
-from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError, NotEstimableError
+from dpinfer.errors import (
+    IncompatibleReleaseError,
+    InvalidParameterError,
+    MissingExtraError,
+    NotEstimableError,
+)
 from dpinfer.mechanisms import Rounded
 from dpinfer.posterior import diagnostics, table_posterior
 
@@ -188,6 +194,44 @@ def test_draws_do_not_depend_on_the_number_of_workers():
         assert np.array_equal(one, table_posterior(values, **how, n_jobs=2).draws)
     assert not np.array_equal(one, table_posterior(values, **how | {"rng": 4}).draws)
     assert len({chain.tobytes() for chain in one}) == 5
+
+
+def crossing_sums(law):
+    """Return values of 6 cells, their row and column sums, their queries and laws."""
+    matrix = np.vstack([np.eye(6), np.kron(np.eye(2), np.ones(3)), np.kron(np.ones(2), np.eye(3))])
+    values = [3, 0, 2, 0, 40, 1, 5, 41, 3, 40, 3]
+    return {"values": values, "workload": matrix, "mechanism": law}
+
+
+@pytest.mark.slow  # as loops are compiled
+@pytest.mark.parametrize(
+    "given",
+    [
+        crossing_sums(ROUND) | {"total": 46},
+        crossing_sums([Geometric(scale=2.0)] * 6 + [Exact()] * 5)
+        | {"values": [3, 0, 2, 0, 40, 1, 5, 41, 3, 40, 3]},
+        crossing_sums(Tulap(scale=2.0)) | {"prior": dpi.priors.NegativeBinomialPrior(9.0, 2.0)},
+        crossing_sums([ROUND] * 6 + [Laplace(scale=3.0)] * 5)
+        | {"prior": dpi.priors.PoissonPrior([1.0, 1.0, 2.0, 2.0, 30.0, 1.0])},
+        crossing_sums(ROUND) | {"prior": dpi.priors.HierarchicalPrior((1.0, 30.0), (0.1, 4.0))},
+        crossing_sums(ROUND) | {"prior": dpi.priors.TablePrior(np.ones(60))},
+        {"values": dpi.noisy(np.arange(0, 3000, 50), mechanism=ROUND, rounding=5, clamp=(0, None))},
+    ],
+)
+def test_compiled_loops_give_the_same_draws(given):
+    pytest.importorskip("numba")
+    how = {"draws": 40, "warmup": 20, "chains": 3, "rng": 5, "sampler": "chain"}
+    arrays, loops = (table_posterior(**given, **how, engine=name) for name in ("numpy", "numba"))
+    assert np.array_equal(arrays.draws, loops.draws)
+    assert len(np.unique(arrays.draws.reshape(120, -1), axis=0)) > 5
+    for name, found in arrays.hyper.items():
+        assert np.array_equal(found, loops.hyper[name])
+
+
+def test_what_compiles_has_to_be_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(MissingExtraError, match=r"dpinfer\[numba\]"):
+        table_posterior([3, 1], mechanism=ROUND, engine="numba")
 
 
 @pytest.mark.slow

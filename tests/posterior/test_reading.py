@@ -330,3 +330,27 @@ def test_series_of_numbers():
     assert plain.params == series.params
     with pytest.raises(InvalidParameterError, match="sequence with one entry"):
         dpi.pool(np.array(3.0), uncertainty="noise")
+
+
+def test_values_that_speak_against_the_total_are_told_of():
+    how = {"mechanism": dpi.DiscreteGaussian(sigma=1.0), "rng": 1, "draws": 500}
+    found = dpi.table_posterior([50, 50, 50], total=3, **how)
+    with pytest.warns(PriorConflictWarning, match="farther from the drawn tables"):
+        assert "farther from the drawn tables" in found.summary()
+    assert "conflict" not in dpi.table_posterior([2, 0, 1], total=3, **how).summary()
+
+
+def test_few_draws_are_told_of():
+    how = {"mechanism": dpi.DiscreteGaussian(sigma=1.0), "rng": 1}
+    few = dpi.table_posterior([4, 5, 1], draws=100, **how)
+    assert "few draws" in few.summary()
+    assert "few draws" not in dpi.table_posterior([4, 5, 1], draws=400, **how).summary()
+    one = dpi.table_posterior([4, 5, 1], sampler="chain", chains=1, draws=50, warmup=4, **how)
+    assert repr(one) == "TablePosterior(3 cells, 1 chain of 50 draws)"
+
+
+def test_a_chain_starts_at_the_last_count_of_a_prior():
+    prior, law = dpi.priors.TablePrior([1.0, 1.0, 1.0]), dpi.DiscreteGaussian(sigma=1.0)
+    how = {"mechanism": law, "prior": prior, "draws": 4, "rng": 1}
+    found = dpi.table_posterior([3, 4], sampler="chain", warmup=20, chains=200, **how)
+    assert found.draws.max() == 2
