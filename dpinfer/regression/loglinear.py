@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -29,7 +30,7 @@ from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.null import AsymptoticNull, NullDistribution
-from dpinfer.results.simulation import Simulation, simulate_null
+from dpinfer.results.simulation import Draw, Simulation, simulate_null
 from dpinfer.results.tables import Table
 
 if TYPE_CHECKING:
@@ -46,47 +47,38 @@ _BLOCK = 64
 _FEW = 5.0
 """Expected counts below which limits are not reached."""
 
-_NO_FIT = 1e9
+NO_FIT = 1e9
 """Statistic of a simulated table without estimates: it counts as extreme."""
 
 _NAMES = ("row", "column", "layer")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LoglinearFit(RegressionResult):
-    """A log-linear model of a table of noisy counts.
-
-    Made by :func:`loglinear`. Counts are Poisson about their means, and the noise is in the
-    likelihood. ``guarantee`` is ``"asymptotic"``: standard errors are limits for large counts.
-
-    Attributes
-    ----------
-    formula : str
-        The terms of the model.
-    llf : float
-        The logarithm of the likelihood at its maximum.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from dpinfer import Geometric
-    >>> from dpinfer.regression import loglinear
-    >>> table = pd.DataFrame({"ill": [41, 27], "well": [62, 118]}, index=["old", "young"])
-    >>> fit = loglinear(table, "C(row) * C(column)", mechanism=Geometric(scale=3.0))
-    >>> fit.params.round(2).iloc[-1], fit.bse.round(2).iloc[-1]
-    (np.float64(1.06), np.float64(0.34))
-    """
+class TableModel(RegressionResult):
+    """A model of the means of the cells of a table, with its counts Poisson about them."""
 
     guarantee: ClassVar[str] = "asymptotic"
     uncertainty: ClassVar[Literal["noise+sampling"]] = "noise+sampling"
 
-    design: CountDesign
-    covariance: FloatArray
     x: NoisyValues
-    frame: pd.DataFrame
-    formula: str
-    beta: FloatArray
-    likelihood: Likelihood
+
+    @property
+    @abstractmethod
+    def _eta(self) -> FloatArray:
+        """Logarithms of the means."""
+
+    @property
+    @abstractmethod
+    def llf(self) -> float:
+        """Logarithm of the likelihood."""
+
+    @property
+    @abstractmethod
+    def notes(self) -> tuple[str, ...]:
+        """What the numbers rest on."""
+
+    @abstractmethod
+    def _facts(self) -> tuple[str, list[tuple[str, object]]]:
+        """Title and facts of the summary."""
 
     @cached_property
     def params(self) -> Any:
@@ -96,16 +88,11 @@ class LoglinearFit(RegressionResult):
     @cached_property
     def fittedvalues(self) -> Any:
         """Expected counts of the cells."""
-        return attach_labels(np.exp(self.design.exog @ self.beta), self.x.labels)
+        return attach_labels(np.exp(self._eta), self.x.labels)
 
     @property
     def _pvalues(self) -> FloatArray:
         return self._wald_pvalues
-
-    @property
-    def llf(self) -> float:
-        """Logarithm of the likelihood."""
-        return -self.likelihood.value(np.append(self.beta, 0.0))
 
     @property
     def nobs(self) -> float:
@@ -113,9 +100,8 @@ class LoglinearFit(RegressionResult):
         return float(len(self.x))
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What the numbers rest on."""
-        least = float(np.min(np.asarray(self.fittedvalues)))
+    def _few(self) -> tuple[str, ...]:
+        least = float(np.exp(self._eta.min()))
         few = (
             f"the smallest expected count is {least:.3g}: standard errors are limits for large "
             "ones, and tests are better simulated, method='monte-carlo'",
@@ -141,6 +127,82 @@ class LoglinearFit(RegressionResult):
             labels=pd.Index(self._names),
             notes=self.notes,
         )
+
+    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return a row for each coefficient, with standard errors, tests and intervals.
+
+        The columns are ``estimate``, ``std_err``, ``z``, ``pvalue``, ``ci_lower`` and ``ci_upper``
+        (level 1 - ``alpha``).
+        """
+        frame = self.conf_int(alpha).summary_frame()
+        attrs = frame.attrs | {"guarantee": self.guarantee}
+        frame.insert(1, "std_err", self._std)
+        frame.insert(2, "z", np.asarray(self.tvalues))
+        frame.insert(3, "pvalue", np.asarray(self.pvalues))
+        frame.attrs = attrs
+        return frame
+
+    def _table(self, alpha: float = 0.05) -> Table:
+        frame = self.summary_frame(alpha)
+        title, facts = self._facts()
+        return Table(
+            title,
+            [
+                ("Guarantee", self.guarantee),
+                *facts,
+                ("Cells", len(self.x)),
+                ("Log-likelihood", f"{self.llf:.6g}"),
+                ("Level", f"{1 - alpha:.6g}"),
+            ],
+            {name: frame[name].to_numpy() for name in frame.columns},
+            index=frame.index,
+            notes=self.notes,
+            alike=("estimate", "std_err", "ci_lower", "ci_upper"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LoglinearFit(TableModel):
+    """A log-linear model of a table of noisy counts.
+
+    Made by :func:`loglinear`. Counts are Poisson about their means, and the noise is in the
+    likelihood. ``guarantee`` is ``"asymptotic"``: standard errors are limits for large counts.
+
+    Attributes
+    ----------
+    formula : str
+        The terms of the model.
+    llf : float
+        The logarithm of the likelihood at its maximum.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dpinfer import Geometric
+    >>> from dpinfer.regression import loglinear
+    >>> table = pd.DataFrame({"ill": [41, 27], "well": [62, 118]}, index=["old", "young"])
+    >>> fit = loglinear(table, "C(row) * C(column)", mechanism=Geometric(scale=3.0))
+    >>> fit.params.round(2).iloc[-1], fit.bse.round(2).iloc[-1]
+    (np.float64(1.06), np.float64(0.34))
+    """
+
+    design: CountDesign
+    covariance: FloatArray
+    x: NoisyValues
+    frame: pd.DataFrame
+    formula: str
+    beta: FloatArray
+    likelihood: Likelihood
+
+    @property
+    def llf(self) -> float:
+        """Logarithm of the likelihood."""
+        return -self.likelihood.value(np.append(self.beta, 0.0))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the numbers rest on."""
+        return self._few
 
     def test(
         self,
@@ -195,60 +257,26 @@ class LoglinearFit(RegressionResult):
                 f"{show(formula)}"
             )
         value = _statistic(self.likelihood, self.beta, self.x, larger, statistic)
-        null: NullDistribution = AsymptoticNull.chi2(degrees)
-        if method == "monte-carlo":
-            draw = partial(_draw, self.x, self.design.exog, larger, self.beta, statistic)
-            null = simulate_null(
-                [draw], np.asarray(value), simulation, alternative="larger", block=_BLOCK
-            )
-        pvalue = null.pvalue(np.asarray(value), "larger")
+        draw = partial(_draw, self.x, self.design.exog, larger, self.beta, statistic)
         name = "Score" if statistic == "score" else "Likelihood-ratio"
-        return HypothesisResult(
-            name=f"{name} test of a log-linear model",
-            statistic=value,
-            pvalue=pvalue,
-            alternative="larger",
-            method=method,
-            null_distribution=null,
-            uncertainty="noise+sampling",
-            mc_error=float(np.sqrt(pvalue * (1 - pvalue) / reps))
-            if method != "asymptotic"
-            else 0.0,
+        return tested(
+            f"{name} test of a log-linear model",
+            value,
+            degrees,
+            draw if method == "monte-carlo" else None,
+            simulation,
             nobs=self.nobs,
             notes=(f"{self.formula} against {formula}",),
         )
 
-    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return a row for each coefficient, with standard errors, tests and intervals.
+    def _facts(self) -> tuple[str, list[tuple[str, object]]]:
+        facts: list[tuple[str, object]] = [("Model", self.formula)]
+        facts.append(("Coefficients", len(self.beta)))
+        return "Log-linear model of noisy counts", facts
 
-        The columns are ``estimate``, ``std_err``, ``z``, ``pvalue``, ``ci_lower`` and ``ci_upper``
-        (level 1 - ``alpha``).
-        """
-        frame = self.conf_int(alpha).summary_frame()
-        attrs = frame.attrs | {"guarantee": self.guarantee}
-        frame.insert(1, "std_err", self._std)
-        frame.insert(2, "z", np.asarray(self.tvalues))
-        frame.insert(3, "pvalue", np.asarray(self.pvalues))
-        frame.attrs = attrs
-        return frame
-
-    def _table(self, alpha: float = 0.05) -> Table:
-        frame = self.summary_frame(alpha)
-        return Table(
-            "Log-linear model of noisy counts",
-            [
-                ("Guarantee", self.guarantee),
-                ("Model", self.formula),
-                ("Cells", len(self.x)),
-                ("Coefficients", len(self.beta)),
-                ("Log-likelihood", f"{self.llf:.6g}"),
-                ("Level", f"{1 - alpha:.6g}"),
-            ],
-            {name: frame[name].to_numpy() for name in frame.columns},
-            index=frame.index,
-            notes=self.notes,
-            alike=("estimate", "std_err", "ci_lower", "ci_upper"),
-        )
+    @property
+    def _eta(self) -> FloatArray:
+        return np.asarray(self.design.exog @ self.beta)
 
     def __repr__(self) -> str:
         return f"LoglinearFit({self._shown()}; {len(self.x)} cells)"
@@ -323,14 +351,14 @@ def loglinear(table: Any, formula: str, *, mechanism: Mechanism | None = None) -
     """
     x = noisy(table, mechanism=mechanism, name="table")
     x = x.need(independent=True, unruled=True, marginal=True, who="loglinear")
-    frame = _attributes(x)
+    frame = attributes(x)
     matrix, names, spec = _matrix(frame, formula, 3)
     if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
         raise NotEstimableError(
             f"formula must have terms that are not linearly dependent, got {matrix.shape[1]} of "
             f"rank {np.linalg.matrix_rank(matrix)} for {len(x)} cells: leave out some"
         )
-    beta, likelihood = poisson_maximum(matrix, _parts(x, x.values))
+    beta, likelihood = poisson_maximum(matrix, parts_of(x, x.values))
     information = likelihood.hessian(np.append(beta, 0.0))[:-1, :-1]
     return LoglinearFit(
         design=CountDesign(matrix, np.zeros(len(x)), names, frame.index, None, spec),
@@ -405,7 +433,7 @@ def cochran_mantel_haenszel(
     (np.float64(2.8), np.float64(1e-05))
     """
     x = noisy(table, mechanism=mechanism, name="table")
-    frame = _attributes(x)
+    frame = attributes(x)
     if frame.shape[1] != 3:
         raise InvalidParameterError(
             "table must have labels of three levels, the two attributes and the stratum, got "
@@ -431,6 +459,37 @@ def cochran_mantel_haenszel(
     return replace(test, **found)
 
 
+def tested(
+    name: str,
+    statistic: float,
+    degrees: int,
+    draw: Draw | None,
+    simulation: Simulation,
+    *,
+    nobs: float,
+    notes: tuple[str, ...],
+) -> HypothesisResult:
+    """Return a test by draws of the statistic or, without them, by χ²."""
+    value = np.asarray(statistic)
+    null: NullDistribution = AsymptoticNull.chi2(degrees)
+    if draw is not None:
+        null = simulate_null([draw], value, simulation, alternative="larger", block=_BLOCK)
+    pvalue = null.pvalue(value, "larger")
+    error = 0.0 if draw is None else float(np.sqrt(pvalue * (1 - pvalue) / simulation.reps))
+    return HypothesisResult(
+        name=name,
+        statistic=statistic,
+        pvalue=pvalue,
+        alternative="larger",
+        method="asymptotic" if draw is None else "monte-carlo",
+        null_distribution=null,
+        uncertainty="noise+sampling",
+        mc_error=error,
+        nobs=nobs,
+        notes=notes,
+    )
+
+
 def _cells(frame: pd.DataFrame) -> str:
     """Say which cells of two attributes an odds ratio has above the line."""
     one, other = (list(dict.fromkeys(frame[name])) for name in list(frame)[:2])
@@ -453,7 +512,7 @@ def _odds_ratio(fit: LoglinearFit, at: int, alpha: float) -> Intervals:
     )
 
 
-def _attributes(x: NoisyValues) -> pd.DataFrame:
+def attributes(x: NoisyValues) -> pd.DataFrame:
     """Return the labels of cells as columns."""
     import pandas as pd
 
@@ -485,7 +544,7 @@ def _matrix(frame: pd.DataFrame, formula: Any, depth: int) -> tuple[FloatArray, 
     return matrix, list(parsed.exog_names), terms.design
 
 
-def _parts(x: NoisyValues, y: FloatArray) -> list[Part]:
+def parts_of(x: NoisyValues, y: FloatArray) -> list[Part]:
     parts = []
     for law, own in groups(x._own_law(), len(x)):
         assert isinstance(law, ParametricLaw)  # others were refused
@@ -520,10 +579,10 @@ def _draw(
     """Draw statistics of tables under the smaller model; beyond all where there is no fit."""
     mean = np.exp(exog @ beta)
     tables = rng.poisson(mean, (size, len(mean))) + x.draw(size, rng=rng)
-    found = np.full(size, _NO_FIT)
+    found = np.full(size, NO_FIT)
     for row, y in enumerate(tables):
         try:
-            own, likelihood = poisson_maximum(exog, _parts(x, y), beta)
+            own, likelihood = poisson_maximum(exog, parts_of(x, y), beta)
             found[row] = _statistic(likelihood, own, x, larger, statistic)
         except (ConvergenceError, NotEstimableError, np.linalg.LinAlgError):
             continue

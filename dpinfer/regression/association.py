@@ -1,0 +1,704 @@
+"""Association of two attributes with ordered or unordered levels, in tables of noisy counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, optimize
+
+from dpinfer._check import RNG, FloatArray, check_array, check_option, show
+from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
+from dpinfer.mechanisms.independent import Mechanism, groups
+from dpinfer.mechanisms.law import ParametricLaw
+from dpinfer.regression._selected_counts import (
+    Cells,
+    Likelihood,
+    Part,
+    PoissonCounts,
+    poisson_information,
+    poisson_maximum,
+)
+from dpinfer.regression.loglinear import (
+    NO_FIT,
+    STATISTICS,
+    TEST_METHODS,
+    Statistic,
+    TableModel,
+    TestMethod,
+    attributes,
+    parts_of,
+    tested,
+)
+from dpinfer.regression.thresholded import CountDesign
+from dpinfer.releases.coerce import noisy
+from dpinfer.releases.values import NoisyValues
+from dpinfer.results.hypothesis import HypothesisResult
+from dpinfer.results.simulation import Simulation
+
+AssociationModel = Literal["independence", "uniform", "row", "column", "rc"]
+Larger = Literal["uniform", "row", "column", "rc", "saturated"]
+
+_WITHIN: dict[str, tuple[str, ...]] = {
+    "independence": ("uniform", "row", "column", "rc", "saturated"),
+    "uniform": ("row", "column", "rc", "saturated"),
+    "row": ("rc", "saturated"),
+    "column": ("rc", "saturated"),
+    "rc": ("saturated",),
+}
+"""The larger models of each."""
+
+_LARGEST_SCORE = 1e6
+_ROUNDS, _STEPS = 8, 60
+_DECREMENT, _SETTLED = 1e-13, 1e-10
+_VANISHED = -14.0
+_WEAK = 3.0
+"""Standard errors of an association below which its scores are hardly identified."""
+
+_HALVINGS = 40
+_LEAST_MEAN = 1e-9
+
+
+class Layout(NamedTuple):
+    """The cells of a table of R x C levels, by contrasts that are orthonormal over the levels."""
+
+    levels: tuple[list[Any], list[Any]]
+    contrasts: tuple[FloatArray, FloatArray]  # (R, R - 1), (C, C - 1)
+    rows: FloatArray  # (RC, R - 1), the contrasts of each cell
+    columns: FloatArray
+    scores: tuple[FloatArray, FloatArray]  # (R,), (C,), with sum 0
+
+    @property
+    def main(self) -> FloatArray:
+        """The design of independence, of full rank."""
+        return np.column_stack([np.ones(len(self.rows)), self.rows, self.columns])
+
+    @property
+    def given(self) -> tuple[FloatArray, FloatArray]:
+        """Scores in terms of the contrasts."""
+        one, other = (c.T @ s for c, s in zip(self.contrasts, self.scores, strict=True))
+        return one, other
+
+    def design(self, model: str) -> FloatArray:
+        """Return the columns of a model that is linear in its coefficients."""
+        one, other = self.given
+        s, t = (self.rows @ one)[:, np.newaxis], (self.columns @ other)[:, np.newaxis]
+        more = {
+            "independence": s[:, :0],
+            "uniform": s * t,
+            "row": self.rows * t,
+            "column": self.columns * s,
+        }[model]
+        return np.column_stack([self.main, more])
+
+    def factors(self, model: str, beta: FloatArray) -> FloatArray:
+        """Return (main effects, a, b) of the multiplicative model that is a smaller one."""
+        main, own = np.split(beta, [self.main.shape[1]])
+        one, other = self.given
+        a, b = {
+            "uniform": lambda: (one * own[0], other),
+            "row": lambda: (own, other),
+            "column": lambda: (one, own),
+            "rc": lambda: np.split(own, [len(one)]),
+        }[model]()
+        return np.concatenate([main, *_balanced(a, b)])
+
+    def split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return main effects, a and b."""
+        at = self.main.shape[1]
+        main, a, b = np.split(theta, [at, at + self.rows.shape[1]])
+        return main, a, b
+
+    def eta(self, theta: FloatArray) -> FloatArray:
+        """Logarithms of the means of the multiplicative model."""
+        main, a, b = self.split(theta)
+        return np.asarray(self.main @ main + (self.rows @ a) * (self.columns @ b))
+
+    def jacobian(self, theta: FloatArray) -> FloatArray:
+        """Return the derivatives of those."""
+        _, a, b = self.split(theta)
+        of_a = self.rows * (self.columns @ b)[:, np.newaxis]
+        of_b = self.columns * (self.rows @ a)[:, np.newaxis]
+        return np.column_stack([self.main, of_a, of_b])
+
+
+class Fitted(NamedTuple):
+    """A model at its maximum: coefficients, logarithms of means, and the scores of cells."""
+
+    beta: FloatArray
+    eta: FloatArray
+    llf: float
+    first: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AssociationFit(TableModel):
+    """A model of the association of two attributes in a table of noisy counts.
+
+    Made by :func:`association`. Counts are Poisson about their means, and the noise is in the
+    likelihood. ``guarantee`` is ``"asymptotic"``: standard errors are limits for large counts.
+
+    Attributes
+    ----------
+    model : str
+        The model.
+    llf : float
+        The logarithm of the likelihood at its maximum.
+
+    Examples
+    --------
+    >>> from dpinfer import Geometric
+    >>> from dpinfer.regression import association
+    >>> table = [[64, 94, 58, 46], [57, 94, 54, 40], [57, 105, 65, 60], [72, 141, 77, 94]]
+    >>> fit = association(table, "uniform", mechanism=Geometric(scale=2.0))
+    >>> fit
+    AssociationFit(association 0.0874...; uniform, 16 cells)
+    """
+
+    design: CountDesign
+    covariance: FloatArray
+    x: NoisyValues
+    model: AssociationModel
+    layout: Layout
+    fitted: Fitted
+    estimates: FloatArray
+
+    @property
+    def llf(self) -> float:
+        """Logarithm of the likelihood."""
+        return self.fitted.llf
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the numbers rest on."""
+        notes = self._few
+        if self.model == "rc" and self._params[0] < _WEAK * self._std[0]:
+            notes += (
+                f"the association is {self._params[0] / self._std[0]:.2g} of its standard errors: "
+                "scores are hardly identified, and standard errors do not hold",
+            )
+        return notes
+
+    def test(
+        self,
+        model: Larger = "saturated",
+        *,
+        statistic: Statistic = "score",
+        method: TestMethod = "monte-carlo",
+        reps: int = 499,
+        rng: RNG = None,
+    ) -> HypothesisResult:
+        """Test this model against a larger one.
+
+        Parameters
+        ----------
+        model : {"saturated", "uniform", "row", "column", "rc"}
+            The larger model; any table at all is ``"saturated"``, which makes it a test of fit.
+        statistic : {"score", "lr"}
+            The score test fits this model only (without noise, against any table, it is that of
+            Pearson); twice the difference of log-likelihoods fits both.
+        method : {"monte-carlo", "asymptotic"}
+            Whether the law of the statistic is simulated, Poisson counts with the means of this
+            model and noise, fitted anew; or χ² with as many degrees of freedom as there are
+            parameters more.
+        reps : int, default 499
+            Replicates.
+        rng : None, int or numpy.random.Generator
+            Their source of randomness; an int makes results repeatable.
+
+        Returns
+        -------
+        HypothesisResult
+            The test of this model as null hypothesis.
+
+        Raises
+        ------
+        InvalidParameterError
+            If an argument is outside what is allowed, or the other model does not hold this one;
+            for independence against ``"rc"``, unless it is the likelihood ratio with a simulated
+            law: under independence scores are not identified, and χ² is not the limit.
+        """
+        larger = check_option(model, "model", get_args(Larger))
+        check_option(statistic, "statistic", STATISTICS)
+        check_option(method, "method", TEST_METHODS)
+        simulation = Simulation.checked(reps, rng)
+        if larger not in _WITHIN[self.model]:
+            raise InvalidParameterError(
+                f"model must be one that holds {show(self.model)}: "
+                f"{', '.join(map(repr, _WITHIN[self.model]))}; got {show(larger)}"
+            )
+        _check_sizes(self.layout, larger)
+        if (self.model, larger) == ("independence", "rc") and (
+            statistic != "lr" or method != "monte-carlo"
+        ):
+            raise InvalidParameterError(
+                "statistic must be 'lr' and method 'monte-carlo' for independence against 'rc', "
+                "whose scores are not identified under independence"
+            )
+        degrees = _size(self.layout, larger) - _size(self.layout, self.model)
+        if degrees < 1:
+            raise InvalidParameterError(
+                f"model must have more parameters than {show(self.model)}, got {show(larger)} with "
+                f"as many in a table of {len(self.x)} cells"
+            )
+        null = Null(self.x, self.layout, self.model, larger, statistic, self.fitted)
+        value = float(null.statistics(self.x.values[np.newaxis], [self.fitted])[0])
+        if value == NO_FIT:
+            raise ConvergenceError(f"the larger model, {show(larger)}, has no maximum here")
+        name = "Score" if statistic == "score" else "Likelihood-ratio"
+        return tested(
+            f"{name} test of a model of association",
+            value,
+            degrees,
+            null.draw if method == "monte-carlo" else None,
+            simulation,
+            nobs=self.nobs,
+            notes=(f"{self.model} against {larger}",),
+        )
+
+    def _facts(self) -> tuple[str, list[tuple[str, object]]]:
+        degrees = len(self.x) - _size(self.layout, self.model)
+        facts: list[tuple[str, object]] = [("Model", self.model), ("Degrees of freedom", degrees)]
+        return "Association in a table of noisy counts", facts
+
+    @property
+    def _params(self) -> FloatArray:
+        return self.estimates
+
+    @property
+    def _eta(self) -> FloatArray:
+        return self.fitted.eta
+
+    def __repr__(self) -> str:
+        return f"AssociationFit({self._shown()}; {self.model}, {len(self.x)} cells)"
+
+
+def association(
+    table: Any,
+    model: AssociationModel,
+    *,
+    row_scores: Any = None,
+    column_scores: Any = None,
+    mechanism: Mechanism | None = None,
+) -> AssociationFit:
+    """Fit a model of the association of two attributes to counts that were published with noise.
+
+    With one number, or with one for each level, where a log-linear model of any association has
+    (R - 1)(C - 1): for tables with ordered levels, and for levels whose order is to be found.
+
+    Parameters
+    ----------
+    table : DataFrame, Series, Release or array of float, shape (R, C)
+        The published counts of all R x C cells, with labels of two levels.
+    model : {"independence", "uniform", "row", "column", "rc"}
+        With scores x of rows and y of columns:
+
+        - ``"independence"``: none;
+        - ``"uniform"``: βxᵢyⱼ, linear by linear; β is the logarithm of the odds ratio of neighbours,
+          for scores 1, 2, 3 ...;
+        - ``"row"``, ``"column"``: τᵢyⱼ or xᵢτⱼ, with effects τ that are estimated, of sum 0;
+        - ``"rc"``: φuᵢvⱼ, both scores estimated, with Σu = Σv = 0, Σu² = Σv² = 1, φ > 0, and u that
+          goes along with x. It needs three levels of each.
+    row_scores, column_scores : array of float, mapping or Series, optional
+        Scores of the levels, in the order in which they first appear, or by their labels. By default
+        1, 2, 3 ...
+    mechanism : NoiseLaw or sequence of NoiseLaw, optional
+        The law of the noise: one for all cells, or one for each. A release brings its own.
+
+    Returns
+    -------
+    AssociationFit
+        The association with standard errors, expected counts, and tests against larger models.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside what is allowed, or cells are missing; if errors are dependent
+        between cells, or values were selected, clamped or rounded.
+    NotEstimableError
+        If some means are estimated as 0.
+    ConvergenceError
+        If no maximum was found.
+
+    See Also
+    --------
+    loglinear : any terms, of any number of attributes.
+
+    Notes
+    -----
+    Logarithms of means are λ + λᵢ + λⱼ + association, counts are Poisson, and the noise is in the
+    likelihood, as for :func:`loglinear`. Models that are linear are fitted by it; ``"rc"`` by
+    Newton's method with exact second derivatives, from the singular vectors of what independence
+    leaves and from the uniform model, and the best is kept: the likelihood can have several maxima.
+    Standard errors of u, v and φ are by the inverse of the information on the tables that they can
+    make, and the delta method.
+
+    COVERAGE
+
+    References
+    ----------
+    L. A. Goodman (1979), Simple models for the analysis of association in cross-classifications
+    having ordered categories, JASA 74, 537-552. doi:10.1080/01621459.1979.10481650.
+
+    A. Agresti (2013), Categorical Data Analysis, 3rd ed., chapter 10.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> from dpinfer.regression import association
+    >>> table = [[64, 94, 58, 46], [57, 94, 54, 40], [57, 105, 65, 60], [72, 141, 77, 94]]
+    >>> law = dpi.Geometric(scale=2.0)
+    >>> fit = association(table, "uniform", mechanism=law)
+    >>> fit.params, fit.test(method="asymptotic").pvalue.round(2)
+    >>> association(table, "rc", mechanism=law).params.round(2)
+    """
+    check_option(model, "model", get_args(AssociationModel))
+    x = noisy(table, mechanism=mechanism, name="table")
+    x = x.need(independent=True, unruled=True, marginal=True, who="association")
+    layout, names = _layout(x, row_scores, column_scores)
+    _check_sizes(layout, model)
+    parts = parts_of(x, x.values)
+    if model == "rc":
+        found, hessian = _multiplicative(layout, parts, _starts(layout, parts, 2))
+        at, a, b = layout.split(found.beta)
+        estimates, of_factors = _scores_of(layout, a, b)
+        jacobian = np.column_stack([np.zeros((len(estimates), len(at))), of_factors])
+        gauge = np.concatenate([np.zeros(len(at)), a, -b])
+        covariance = np.linalg.inv(hessian + np.outer(gauge, gauge))
+        exog, labels = layout.jacobian(found.beta), ["association", *names[0], *names[1]]
+    else:
+        exog = layout.design(model)
+        found, hessian = _linear(exog, parts, None)
+        own = layout.main.shape[1]
+        to = {
+            "independence": np.zeros((0, 0)),
+            "uniform": np.eye(1),
+            "row": layout.contrasts[0],
+            "column": layout.contrasts[1],
+        }[model]
+        estimates = to @ found.beta[own:]
+        jacobian = np.column_stack([np.zeros((len(to), own)), to])
+        covariance = np.linalg.inv(hessian)
+        labels = {"uniform": ["association"], "row": names[0], "column": names[1]}.get(model, [])
+    return AssociationFit(
+        design=CountDesign(exog, np.zeros(len(x)), labels, attributes(x).index),
+        covariance=jacobian @ covariance @ jacobian.T,
+        x=x,
+        model=model,
+        layout=layout,
+        fitted=found,
+        estimates=estimates,
+    )
+
+
+def _layout(
+    x: NoisyValues, row_scores: Any, column_scores: Any
+) -> tuple[Layout, tuple[list[str], list[str]]]:
+    """Return the cells by contrasts, and names of the levels."""
+    import pandas as pd
+
+    frame = attributes(x)
+    if frame.shape[1] != 2:
+        raise InvalidParameterError(
+            f"table must have labels of two levels, the two attributes, got {frame.shape[1]}"
+        )
+    codes, levels = zip(*(pd.factorize(frame[name]) for name in frame), strict=True)
+    shape = tuple(map(len, levels))
+    if len(x) != shape[0] * shape[1] or frame.duplicated().any():
+        raise InvalidParameterError(
+            f"table must have each of {shape[0]} x {shape[1]} cells once, got {len(x)} rows"
+        )
+    if min(shape) < 2:
+        raise InvalidParameterError(f"table must have two levels of each attribute, got {shape}")
+    given = zip((row_scores, column_scores), levels, ("row_scores", "column_scores"), strict=True)
+    scores = [_checked_scores(*one) for one in given]
+    contrasts = [linalg.helmert(size).T for size in shape]
+    own = [c[code] for c, code in zip(contrasts, codes, strict=True)]
+    names = [
+        [f"{name}[{level}]" for level in of_name]
+        for name, of_name in zip(frame, levels, strict=True)
+    ]
+    layout = Layout((list(levels[0]), list(levels[1])), (contrasts[0], contrasts[1]), own[0], own[1], (scores[0], scores[1]))
+    return layout, (names[0], names[1])
+
+
+def _checked_scores(scores: Any, levels: Any, name: str) -> FloatArray:
+    if scores is None:
+        found = np.arange(1.0, len(levels) + 1.0)
+    else:
+        if hasattr(scores, "keys"):
+            held = dict(scores.items())
+            if lost := [level for level in levels if level not in held]:
+                raise InvalidParameterError(f"{name} must have one for {show(lost[0])}, got none")
+            scores = [held[level] for level in levels]
+        found = check_array(scores, name, ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)
+        if found.shape != (len(levels),):
+            raise InvalidParameterError(
+                f"{name} must have one for each of {len(levels)} levels, got shape {found.shape}"
+            )
+    centred = np.asarray(found - found.mean())
+    if not np.abs(centred).max() > 1e-6 * np.abs(found).max():
+        raise InvalidParameterError(f"{name} must differ between levels, got {show(scores)}")
+    return centred
+
+
+def _check_sizes(layout: Layout, model: str) -> None:
+    sizes = tuple(len(own) for own in layout.levels)
+    if model == "rc" and min(sizes) < 3:
+        raise InvalidParameterError(
+            f"model must be 'row' or 'column' for a table of {sizes[0]} x {sizes[1]} levels, got "
+            "'rc', which needs three of each"
+        )
+
+
+def _size(layout: Layout, model: str) -> int:
+    """Return the number of parameters."""
+    r, c = (len(own) for own in layout.levels)
+    more = {"independence": 0, "uniform": 1, "row": r - 1, "column": c - 1, "rc": r + c - 3}
+    return r * c if model == "saturated" else r + c - 1 + more[model]
+
+
+# Maxima of the likelihood.
+
+
+def _linear(
+    exog: FloatArray, parts: list[Part], start: FloatArray | None
+) -> tuple[Fitted, FloatArray]:
+    beta, likelihood = poisson_maximum(exog, parts, start)
+    theta = np.append(beta, 0.0)
+    first = likelihood.rows(theta).first[:, 0]
+    found = Fitted(beta, exog @ beta, -likelihood.value(theta), first)
+    return found, likelihood.hessian(theta)[:-1, :-1]
+
+
+def _balanced(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return factors of the same product that are of one length."""
+    one, other = np.linalg.norm(a), np.linalg.norm(b)
+    if not (one > 0 and other > 0):
+        return a, b
+    root = np.sqrt(one * other)
+    return a * (root / one), b * (root / other)
+
+
+def _starts(layout: Layout, parts: list[Part], most: int) -> Iterator[FloatArray]:
+    """Yield where to start: singular vectors of what independence leaves, and uniform scores."""
+    found, _ = _linear(layout.main, parts, None)
+    rest = found.first / (np.exp(found.eta) + 1.0)
+    u, s, v = np.linalg.svd(layout.rows.T @ (rest[:, np.newaxis] * layout.columns))
+    for at in range(min(most, len(s))):
+        root = np.sqrt(max(s[at], 1e-3))
+        yield np.concatenate([found.beta, root * u[:, at], root * v[at]])
+    if most > 1:
+        uniform, _ = _linear(layout.design("uniform"), parts, None)
+        yield layout.factors("uniform", uniform.beta)
+
+
+class _Surface:
+    """Minus the log-likelihood of the multiplicative model, with its derivatives."""
+
+    def __init__(self, layout: Layout, parts: list[Part]) -> None:
+        from scipy import sparse
+
+        size = len(layout.rows)
+        cells: Any = sparse.eye_array(size, format="csr")
+        self.layout = layout
+        self.likelihood = Likelihood(cells, np.zeros(size), parts, PoissonCounts())
+
+    def at(self, theta: FloatArray) -> FloatArray:
+        return np.append(self.layout.eta(theta), 0.0)
+
+    def value(self, theta: FloatArray) -> float:
+        return self.likelihood.value(self.at(theta))
+
+    def gradient(self, theta: FloatArray) -> FloatArray:
+        first = np.nan_to_num(self.likelihood.rows(self.at(theta)).first[:, 0])
+        return np.asarray(-self.layout.jacobian(theta).T @ first)
+
+    def hessian(self, theta: FloatArray) -> FloatArray:
+        rows, layout = self.likelihood.rows(self.at(theta)), self.layout
+        first, second = np.nan_to_num(rows.first[:, 0]), np.nan_to_num(rows.second[:, 0])
+        jacobian = layout.jacobian(theta)
+        out = np.asarray(jacobian.T @ (second[:, np.newaxis] * jacobian))
+        at, a, b = np.cumsum([len(part) for part in layout.split(theta)])
+        cross = layout.rows.T @ (first[:, np.newaxis] * layout.columns)
+        out[at:a, a:b] += cross
+        out[a:b, at:a] += cross.T
+        return -out
+
+    def climbed(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the maximum near a start, and the curvature there."""
+        for _ in range(_ROUNDS):
+            self.likelihood.widen(self.at(theta))
+            found = optimize.minimize(
+                self.value,
+                theta,
+                method="trust-exact",
+                jac=self.gradient,
+                hess=self.hessian,
+                options={"gtol": 1e-5 * np.sqrt(len(theta)), "maxiter": 300},
+            )
+            theta = self._polished(np.asarray(found.x))
+            if self.layout.eta(theta).min() < _VANISHED:
+                raise NotEstimableError(
+                    "some means are estimated as 0, where the model has no estimates: a sum of "
+                    "cells that it fits is no more than noise. Merge levels, or take another model"
+                )
+            if self.likelihood.holds(self.at(theta)):
+                return theta, self.hessian(theta)
+        raise ConvergenceError("the sums over counts did not settle: some values are far from all")
+
+    def _polished(self, theta: FloatArray) -> FloatArray:
+        """Take Newton's steps, a and b of one length."""
+        decrement = np.inf
+        for _ in range(_STEPS):
+            main, a, b = self.layout.split(theta)
+            a, b = _balanced(a, b)
+            theta = np.concatenate([main, a, b])
+            gauge = np.concatenate([np.zeros(len(main)), a, -b])
+            gradient = self.gradient(theta)
+            hessian = self.hessian(theta) + np.outer(gauge, gauge)
+            if np.linalg.eigvalsh(hessian)[0] <= 0:
+                raise ConvergenceError(_NONE)
+            step = np.linalg.solve(hessian, gradient)
+            decrement = float(gradient @ step)
+            if not decrement > _DECREMENT:
+                break
+            theta = theta - step
+        if not decrement < _SETTLED:
+            raise ConvergenceError(_NONE)
+        return theta
+
+
+_NONE = (
+    "the likelihood has no maximum that was found: the association may be too weak for scores, use "
+    "model='uniform', 'row' or 'column'"
+)
+
+
+def _multiplicative(
+    layout: Layout, parts: list[Part], starts: Iterator[FloatArray]
+) -> tuple[Fitted, FloatArray]:
+    """Return the largest of the maxima that are found from some starts."""
+    best, failed = None, None
+    for start in starts:
+        surface = _Surface(layout, parts)
+        try:
+            theta, hessian = surface.climbed(start)
+        except (ConvergenceError, np.linalg.LinAlgError) as error:
+            failed = error
+            continue
+        llf = -surface.value(theta)
+        if best is None or llf > best[0].llf:
+            first = surface.likelihood.rows(surface.at(theta)).first[:, 0]
+            best = Fitted(theta, layout.eta(theta), llf, first), hessian
+    if best is None:
+        raise ConvergenceError(_NONE) from failed
+    return best
+
+
+def _scores_of(layout: Layout, a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return (φ, u, v), and their derivatives by (a, b)."""
+    one, other = float(np.linalg.norm(a)), float(np.linalg.norm(b))
+    sign = 1.0 if (layout.contrasts[0] @ a) @ layout.scores[0] >= 0 else -1.0
+    e, f = a / one, b / other
+    rows, columns = layout.contrasts
+    estimates = np.concatenate([[one * other], sign * (rows @ e), sign * (columns @ f)])
+    out = np.zeros((len(estimates), len(a) + len(b)))
+    out[0] = np.concatenate([other * e, one * f])
+    out[1 : len(rows) + 1, : len(a)] = sign / one * rows @ (np.eye(len(a)) - np.outer(e, e))
+    out[len(rows) + 1 :, len(a) :] = sign / other * columns @ (np.eye(len(b)) - np.outer(f, f))
+    return estimates, out
+
+
+def _saturated(x: NoisyValues, tables: FloatArray) -> FloatArray:
+    """Return the logarithms of the likelihood of tables where each cell has a mean of its own.
+
+    As a function of its mean the likelihood of a cell has one peak, if the noise has: the sign of
+    its slope tells the side.
+    """
+    out, family = np.zeros(len(tables)), PoissonCounts()
+    for law, own in groups(x._own_law(), tables.shape[1]):
+        assert isinstance(law, ParametricLaw)  # others were refused
+        of_all = law.take(np.tile(np.arange(len(own)), len(tables))) if law.shape else law
+        cells = Cells(of_all, tables[:, own].ravel(), False)
+        runs = family.runs(cells, np.full(len(cells.y), 2.0))
+        low = np.full(len(cells.y), _LEAST_MEAN)
+        high = np.maximum(cells.y, 0.0) + 2.0 * cells.reach() + 10.0
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            rises = family.evaluate(runs, np.log(middle), 1.0).first[:, 0] > 0
+            low, high = np.where(rises, middle, low), np.where(rises, high, middle)
+        found = family.evaluate(runs, np.log(low), 1.0).log
+        out += found.reshape(len(tables), -1).sum(axis=1)
+    return out
+
+
+@dataclass(frozen=True)
+class Null:
+    """A model as null hypothesis, against a larger one."""
+
+    x: NoisyValues
+    layout: Layout
+    model: str
+    larger: str
+    statistic: Statistic
+    fitted: Fitted
+
+    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw statistics of tables under the model; beyond all where there is no fit."""
+        mean = np.exp(self.fitted.eta)
+        tables = rng.poisson(mean, (size, len(mean))) + self.x.draw(size, rng=rng)
+        return self.statistics(tables, [self._refitted(y) for y in tables])
+
+    def statistics(self, tables: FloatArray, fits: list[Fitted | None]) -> FloatArray:
+        """Return the statistics of tables that have been fitted."""
+        if self.statistic == "score":
+            pairs = zip(tables, fits, strict=True)
+            return np.array([NO_FIT if f is None else self._score(y, f) for y, f in pairs])
+        if self.larger == "saturated":
+            others = _saturated(self.x, tables)
+        else:
+            others = [self._larger(y, fit) for y, fit in zip(tables, fits, strict=True)]
+        return np.array(
+            [
+                NO_FIT if fit is None or other is None else max(2.0 * (other - fit.llf), 0.0)
+                for fit, other in zip(fits, others, strict=True)
+            ]
+        )
+
+    def _fit(self, model: str, y: FloatArray, start: FloatArray) -> Fitted | None:
+        parts, layout = parts_of(self.x, y), self.layout
+        try:
+            if model != "rc":
+                return _linear(layout.design(model), parts, start)[0]
+            starts = [start] if self.model == "rc" else []
+            return _multiplicative(layout, parts, iter([*starts, *_starts(layout, parts, 1)]))[0]
+        except (ConvergenceError, NotEstimableError, np.linalg.LinAlgError):
+            return None
+
+    def _refitted(self, y: FloatArray) -> Fitted | None:
+        return self._fit(self.model, y, self.fitted.beta)
+
+    def _larger(self, y: FloatArray, fit: Fitted | None) -> float | None:
+        if fit is None:
+            return None
+        exog = None if self.larger == "rc" else self.layout.design(self.larger)
+        start = fit.beta if exog is None else np.linalg.lstsq(exog, fit.eta, rcond=None)[0]
+        found = self._fit(self.larger, y, np.asarray(start))
+        return None if found is None else found.llf
+
+    def _score(self, y: FloatArray, fit: Fitted) -> float:
+        weight = np.sqrt(poisson_information(parts_of(self.x, y), fit.eta))
+        z = fit.first / weight
+        if self.larger == "saturated":
+            return float(z @ z)
+        if self.larger == "rc":
+            columns = self.layout.jacobian(self.layout.factors(self.model, fit.beta))
+        else:
+            columns = self.layout.design(self.larger)
+        columns = weight[:, np.newaxis] * columns
+        return float(z @ columns @ np.linalg.lstsq(columns, z, rcond=1e-9)[0])
