@@ -16,6 +16,7 @@ from .indices import isolation as isolation
 from .moments import correlation_confint as correlation_confint
 from .moments import covariance_confint as covariance_confint
 from .moments import moments as moments
+from .ordinal import ordinal_correlation_confint as ordinal_correlation_confint
 from .rates import smr_confint as smr_confint
 from .rates import standardized_rate_confint as standardized_rate_confint
 from .rates import standardized_rate_ratio_confint as standardized_rate_ratio_confint
