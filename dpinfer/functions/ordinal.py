@@ -97,7 +97,9 @@ def ordinal_correlation_confint(
     >>> table = [[64, 94, 58, 46], [57, 94, 54, 40], [57, 105, 65, 60], [72, 141, 77, 94]]
     >>> law = dpi.Geometric(scale=2.0)
     >>> ordinal_correlation_confint(table, mechanism=law, uncertainty="noise+sampling")
+    IndexIntervals([0.0119655, 0.133871], level 0.95, pearson)
     >>> ordinal_correlation_confint(table, "gamma", mechanism=law)
+    IndexIntervals([0.0582825, 0.103589], level 0.95, gamma)
     """
     check_option(statistic, "statistic", get_args(OrdinalStatistic))
     check_option(uncertainty, "uncertainty", ("noise", "noise+sampling"))
