@@ -149,7 +149,7 @@ class TableModel(RegressionResult):
         )
 
 
-def tested(
+def hypothesis_of(
     name: str,
     statistic: float,
     degrees: int,

@@ -30,8 +30,8 @@ from dpinfer.regression._tables import (
     TableModel,
     TestMethod,
     attributes,
+    hypothesis_of,
     parts_of,
-    tested,
 )
 from dpinfer.regression.thresholded import CountDesign
 from dpinfer.releases.coerce import noisy
@@ -250,7 +250,7 @@ class AssociationFit(TableModel):
             raise ConvergenceError(f"the larger model, {show(larger)}, has no maximum here")
         value = float(null.statistics(self.x.values[np.newaxis], [self.fitted])[0])
         name = "Score" if statistic == "score" else "Likelihood-ratio"
-        return tested(
+        return hypothesis_of(
             f"{name} test of a model of association",
             value,
             degrees,

@@ -25,8 +25,8 @@ from dpinfer.regression._tables import (
     TableModel,
     TestMethod,
     attributes,
+    hypothesis_of,
     parts_of,
-    tested,
 )
 from dpinfer.regression.thresholded import CountDesign
 from dpinfer.releases.coerce import noisy
@@ -140,7 +140,7 @@ class LoglinearFit(TableModel):
         value = _statistic(self.likelihood, self.beta, self.x, larger, statistic)
         draw = partial(_draw, self.x, self.design.exog, larger, self.beta, statistic)
         name = "Score" if statistic == "score" else "Likelihood-ratio"
-        return tested(
+        return hypothesis_of(
             f"{name} test of a log-linear model",
             value,
             degrees,
