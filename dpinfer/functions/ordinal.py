@@ -83,7 +83,11 @@ def ordinal_correlation_confint(
     Every number is left where the products of noises make more than a quarter of the variance and
     fewer than 30 cells are noisy.
 
-    COVERAGE
+    Intervals of level 95 % covered, of 400 to 1,000 tables each with noise of scale 2 (geometric)
+    and 6 (Laplace), for ``"noise"`` and for ``"noise+sampling"``: of 6 x 4 cells with 1,660 units,
+    93.5 to 95.1 %; of 3 x 3 cells with 150 units and r = 0.75, 93.5 to 97.5 %, and of 180 units and
+    r = 0, 93.5 to 97.0 %. Under the wider noise up to a tenth of those of 3 x 3 cells had every
+    number.
 
     References
     ----------

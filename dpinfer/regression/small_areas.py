@@ -10,11 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import FloatArray, check_alpha, check_length, check_option
+from dpinfer._check import FloatArray, as_pandas, check_alpha, check_length, check_option, show
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.regression._formula import LARGEST, checked_triangle, matrix_of, numbered_names
+from dpinfer.regression._formula import (
+    LARGEST,
+    checked_triangle,
+    matrix_of,
+    numbered_names,
+    read_formula,
+)
 from dpinfer.regression._integrated import mixture_moments, mixture_quantiles, nodes_of
 from dpinfer.releases.coerce import noisy, refuse_columns
 from dpinfer.releases.values import NoisyValues
@@ -300,10 +306,13 @@ def fay_herriot(
 
     Parameters
     ----------
-    endog : array of float, shape (m,), Series, Release or estimate
-        The published estimates of the m areas; with ``nobs``, published totals or counts.
+    endog : array of float, shape (m,), Series, Release, estimate or str
+        The published estimates of the m areas; with ``nobs``, published totals or counts. Or a
+        formula as statsmodels takes it, such as ``"mean ~ income + C(region)"``, with a column of
+        ``exog`` on the left.
     exog : DataFrame or array of float, shape (m, p), optional
         The design matrix, free of errors, to which no constant is added; by default a constant.
+        With a formula, the data.
     sampling_variance : float, array of float, shape (m,), or Series
         Variance >= 0 of the sampling error of each mean. With 0, the means are those of the
         confidential values themselves. There is no default, as the targets differ.
@@ -382,6 +391,8 @@ def fay_herriot(
     a     1.006     0.869     1.144   1.030
     b     0.253     0.117     0.390   0.238
     """
+    if isinstance(endog, str):
+        endog, exog = _of_formula(endog, exog)
     refuse_columns(endog, "endog")
     x = noisy(endog, mechanism=mechanism, name="endog")
     x = x.need(independent=True, unruled=True, who="fay_herriot")
@@ -433,6 +444,20 @@ def fay_herriot(
         nodes=np.exp(log_a),
         weights=weights,
     )
+
+
+def _of_formula(formula: str, data: Any) -> tuple[Any, Any]:
+    import pandas as pd
+
+    frame = as_pandas(data, "exog")
+    left, tilde, _ = formula.partition("~")
+    if not tilde or not hasattr(frame, "columns") or left.strip() not in frame.columns:
+        raise InvalidParameterError(
+            f"endog must be values, or a formula with a column of the data in exog on its left, "
+            f"got {show(formula)}"
+        )
+    parsed, _ = read_formula(formula, frame, 3)
+    return frame[left.strip()], pd.DataFrame(parsed.exog, frame.index, parsed.exog_names)
 
 
 def _design(x: NoisyValues, exog: Any) -> tuple[FloatArray, list[Any]]:
