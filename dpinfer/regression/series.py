@@ -47,6 +47,7 @@ Absent = Literal["raise", "not released"]
 
 _FEWEST = 15
 _LEAST_PUBLISHED = 8
+_FEWEST_FOR_BREAKS = 50
 _NODES = 25
 _WIDEST = 4.0
 """Of the standard deviation of a step, in root mean squares of differences."""
@@ -205,6 +206,8 @@ class LocalLevel(Listed, Plotted):
         ------
         InvalidParameterError
             If the fit has a ``shift`` or days under a threshold, or is of rates.
+        NotEstimableError
+            If fewer than 50 days are published.
 
         Notes
         -----
@@ -212,7 +215,9 @@ class LocalLevel(Listed, Plotted):
         as Gaussian of its variances; the smoother has all days at once (de Jong and Penzer 1998).
         The null distribution is simulated: levels that walk, with variances drawn by their
         likelihood, noise of its own laws, and the days that were not released left out. As the
-        variance is not known, this is no exact test: BREAKS
+        variance is not known, this is no exact test: of 60 simulated series each, of 60 days with
+        noise of variance 800 and then 50, it rejected at 5 % in 5, 7 and 3 % (Laplace, variances of
+        steps 16, 4 and 0) and 7 % (Gaussian, 16); of 30 days in 18 %, which are refused.
 
         References
         ----------
@@ -288,6 +293,11 @@ class LocalLevel(Listed, Plotted):
             raise InvalidParameterError(
                 "breaks at unknown days need a fit of local_level without shift= and without days "
                 "under a threshold: leave out shift, or give the day of the break beforehand"
+            )
+        if (count := int(self.published.sum())) < _FEWEST_FOR_BREAKS:
+            raise NotEstimableError(
+                f"breaks at unknown days need {_FEWEST_FOR_BREAKS} published days, got {count}: with "
+                "fewer the test rejects too often. Give the day of the break beforehand, shift="
             )
         return self.breaks
 

@@ -70,7 +70,9 @@ AREAS = dpinfer.regression.fay_herriot(**VALID["fay_herriot"])
 MOMENTS = dpinfer.regression.ols_from_moments(**VALID["ols_from_moments"])
 LEVEL = dpinfer.regression.local_level(**VALID["local_level"])
 WALK = dpinfer.regression.local_level(
-    **VALID["local_level"] | {"threshold": None, "shift": None, "method": "kalman"}
+    **VALID["local_level"]
+    | {"values": np.arange(52) % 5 + 20, "threshold": None}
+    | {"shift": None, "method": "kalman"}
 )
 ASSOCIATION = dpinfer.regression.association(**VALID["association"])
 LOGLINEAR = dpinfer.regression.loglinear(**VALID["loglinear"])
