@@ -217,7 +217,7 @@ class LocalLevel(Listed, Plotted):
         likelihood, noise of its own laws, and the days that were not released left out. As the
         variance is not known, this is no exact test: of 60 simulated series each, of 60 days with
         noise of variance 800 and then 50, it rejected at 5 % in 5, 7 and 3 % (Laplace, variances of
-        steps 16, 4 and 0) and 7 % (Gaussian, 16); of 30 days in 18 %, which are refused.
+        steps 16, 4 and 0), 7 % (Gaussian, 16), and 8 % with a tenth of the days not released; of 30 days in 18 %, which are refused.
 
         References
         ----------
@@ -296,8 +296,8 @@ class LocalLevel(Listed, Plotted):
             )
         if (count := int(self.published.sum())) < _FEWEST_FOR_BREAKS:
             raise NotEstimableError(
-                f"breaks at unknown days need {_FEWEST_FOR_BREAKS} published days, got {count}: with "
-                "fewer the test rejects too often. Give the day of the break beforehand, shift="
+                f"breaks at unknown days need {_FEWEST_FOR_BREAKS} published days, got {count}: "
+                "with fewer the test rejects too often. Use shift= with a day fixed beforehand"
             )
         return self.breaks
 
