@@ -217,7 +217,8 @@ class LocalLevel(Listed, Plotted):
         likelihood, noise of its own laws, and the days that were not released left out. As the
         variance is not known, this is no exact test: of 60 simulated series each, of 60 days with
         noise of variance 800 and then 50, it rejected at 5 % in 5, 7 and 3 % (Laplace, variances of
-        steps 16, 4 and 0), 7 % (Gaussian, 16), and 8 % with a tenth of the days not released; of 30 days in 18 %, which are refused.
+        steps 16, 4 and 0), 7 % (Gaussian, 16), and 8 % with a tenth
+        of the days not released; of 30 days in 18 %, which are refused.
 
         References
         ----------
@@ -263,7 +264,9 @@ class LocalLevel(Listed, Plotted):
             ``std_err`` at that day; ``in_set``, whether the statistic is no further below the
             largest than that of the true day is, in all but ``alpha`` of the series that are
             simulated with the most likely shift. Given that there is one break: :meth:`break_test`
-            tells whether there is. The first and last three published days are left out.
+            tells whether there is. The first and last three published days are left out. In 60 simulated
+            series of 60 days with a shift of 30, steps of variance 4 and noise of variance 800 and
+            then 50, sets of 95 % held the day in all, and 4 days on average.
         """
         level, breaks = check_alpha(alpha), self._breaks
         simulation = Simulation.checked(reps, rng)
@@ -443,21 +446,21 @@ def local_level(
     the mixture over q, with a flat prior for √q. For whole noise, f is a whole number. The filter
     is exact given the model, up to the grid.
 
-    How often 95 % intervals covered, averaged over days, in 60 simulated series with a variance of
+    How often 95 % intervals covered, averaged over days, in 24 simulated series with a variance of
     the noise of 800 and then 50, and a tenth of the days not released:
 
     ================  ==========  ====================  =====================
     T, noise, q       integrated  at the estimate of q  one constant variance
     ================  ==========  ====================  =====================
-    60, Laplace, 16   .965, .948  .934, .917            .808, .938
-    60, Gaussian, 16  .948, .958  .907, .917            .852, .957
-    30, Laplace, 16   .946, .946  .883, .899            .793, .924
-    60, Laplace, 0    .998, .987  .981, .960            .929, .971
+    60, Laplace, 16   .944, .932  .865, .889            .811, .947
+    60, Gaussian, 16  .957, .971  .917, .953            .799, .950
+    30, Laplace, 16   .989, .953  .864, .878            .817, .878
+    60, Laplace, 0    1.00, 1.00  1.00, .967            .921, 1.00
     ================  ==========  ====================  =====================
 
     (in the half with much noise and that with little). With a threshold of 90, discrete noise of
     standard deviation 18 and levels of 70 to 100, 29 to 79 % of the days unpublished, they covered
-    95 to 97 %. The test of a shift rejected at 5 % in 2 to 7 % of such series.
+    95 to 97 %. The test of a shift rejected at 5 % in 3 of the 96 series of the table.
 
     For trends, variances of both kinds of steps are integrated over, 15 by 15 nodes.
 

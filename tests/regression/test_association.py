@@ -231,15 +231,15 @@ def test_a_weak_association_is_said():
 
 @pytest.mark.slow
 def test_size_of_the_test_of_uniform_association():
-    """300 tables: rejections at 5 % are within the 1e-7 quantiles of their binomial law."""
+    """120 tables: rejections at 5 % are within the 1e-7 quantiles of their binomial law."""
     rng = np.random.default_rng(8)
     mean = np.asarray(association(COUNTS, "uniform", mechanism=dpi.Exact()).fittedvalues)
     rejected = np.zeros(2)
-    for _ in range(300):
+    for _ in range(120):
         counts = rng.poisson(mean.reshape(6, 4)) + LAW.rvs((6, 4), rng=rng)
         fit = association(counts, "uniform", mechanism=LAW)
         rejected[0] += fit.test(method="asymptotic").pvalue < 0.05
         rejected[1] += fit.test("rc", method="asymptotic").pvalue < 0.05
-    low, high = stats.binom.ppf([1e-7, 1 - 1e-7], 300, 0.05)
+    low, high = stats.binom.ppf([1e-7, 1 - 1e-7], 120, 0.05)
     assert (low < rejected).all()
     assert (rejected < high).all()
