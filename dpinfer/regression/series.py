@@ -265,8 +265,8 @@ class LocalLevel(Listed, Plotted):
             largest than that of the true day is, in all but ``alpha`` of the series that are
             simulated with the most likely shift. Given that there is one break: :meth:`break_test`
             tells whether there is. The first and last three published days are left out. In 60
-            simulated series of 60 days with a shift of 30, steps of variance 4 and noise of variance 800 and
-            then 50, sets of 95 % held the day in all, and 4 days on average.
+            simulated series of 60 days with a shift of 30, steps of variance 4 and noise of
+            variance 800 and then 50, sets of 95 % held the day in all, and 4 days on average.
         """
         level, breaks = check_alpha(alpha), self._breaks
         simulation = Simulation.checked(reps, rng)
