@@ -19,6 +19,7 @@ from .life_tables import life_table_confint as life_table_confint
 from .moments import correlation_confint as correlation_confint
 from .moments import covariance_confint as covariance_confint
 from .moments import moments as moments
+from .ordinal import ordinal_correlation_confint as ordinal_correlation_confint
 from .rates import smr_confint as smr_confint
 from .rates import standardized_rate_confint as standardized_rate_confint
 from .rates import standardized_rate_ratio_confint as standardized_rate_ratio_confint

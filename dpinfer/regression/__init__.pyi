@@ -1,3 +1,5 @@
+from .associations import AssociationFit as AssociationFit
+from .associations import association as association
 from .from_moments import MomentsRegression as MomentsRegression
 from .from_moments import ols_from_moments as ols_from_moments
 from .generalized import NoisyGLM as NoisyGLM

@@ -3,57 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special
 
-from dpinfer._check import RNG, FloatArray, check_alpha, check_option, show
+from dpinfer._check import RNG, FloatArray, check_option, show
 from dpinfer.errors import ConvergenceError, InvalidParameterError, NotEstimableError
-from dpinfer.mechanisms.independent import Mechanism, groups
-from dpinfer.mechanisms.law import ParametricLaw
+from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.regression._formula import read_formula
-from dpinfer.regression._results import RegressionResult
 from dpinfer.regression._selected_counts import (
-    Cells,
     Likelihood,
-    Part,
     poisson_information,
     poisson_maximum,
+)
+from dpinfer.regression._tables import (
+    NO_FIT,
+    STATISTICS,
+    TEST_METHODS,
+    Statistic,
+    TableModel,
+    TestMethod,
+    attributes,
+    hypothesis_of,
+    parts_of,
 )
 from dpinfer.regression.thresholded import CountDesign
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import Intervals
-from dpinfer.results.labels import attach_labels
-from dpinfer.results.null import AsymptoticNull, NullDistribution
-from dpinfer.results.simulation import Simulation, simulate_null
-from dpinfer.results.tables import Table
+from dpinfer.results.simulation import Simulation
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Statistic = Literal["score", "lr"]
-TestMethod = Literal["asymptotic", "monte-carlo"]
-STATISTICS: tuple[Statistic, ...] = ("score", "lr")
-TEST_METHODS: tuple[TestMethod, ...] = ("asymptotic", "monte-carlo")
-
 _COUNT = "_count_of_the_cell"
 _RANK = 1e-9
-_BLOCK = 64
-_FEW = 5.0
-"""Expected counts below which limits are not reached."""
-
-_NO_FIT = 1e9
-"""Statistic of a simulated table without estimates: it counts as extreme."""
-
-_NAMES = ("row", "column", "layer")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LoglinearFit(RegressionResult):
+class LoglinearFit(TableModel):
     """A log-linear model of a table of noisy counts.
 
     Made by :func:`loglinear`. Counts are Poisson about their means, and the noise is in the
@@ -77,9 +67,6 @@ class LoglinearFit(RegressionResult):
     (np.float64(1.06), np.float64(0.34))
     """
 
-    guarantee: ClassVar[str] = "asymptotic"
-    uncertainty: ClassVar[Literal["noise+sampling"]] = "noise+sampling"
-
     design: CountDesign
     covariance: FloatArray
     x: NoisyValues
@@ -88,59 +75,15 @@ class LoglinearFit(RegressionResult):
     beta: FloatArray
     likelihood: Likelihood
 
-    @cached_property
-    def params(self) -> Any:
-        """The p coefficients."""
-        return self._name(self._params)
-
-    @cached_property
-    def fittedvalues(self) -> Any:
-        """Expected counts of the cells."""
-        return attach_labels(np.exp(self.design.exog @ self.beta), self.x.labels)
-
-    @property
-    def _pvalues(self) -> FloatArray:
-        return self._wald_pvalues
-
     @property
     def llf(self) -> float:
         """Logarithm of the likelihood."""
         return -self.likelihood.value(np.append(self.beta, 0.0))
 
     @property
-    def nobs(self) -> float:
-        """Number of cells."""
-        return float(len(self.x))
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What the numbers rest on."""
-        least = float(np.min(np.asarray(self.fittedvalues)))
-        few = (
-            f"the smallest expected count is {least:.3g}: standard errors are limits for large "
-            "ones, and tests are better simulated, method='monte-carlo'",
-        )
-        return few if least < _FEW else ()
-
-    def conf_int(self, alpha: float = 0.05) -> Intervals:
-        """Return :class:`~dpinfer.Intervals` of level 1 - ``alpha`` in (0, 1), estimate ± z·se.
-
-        Those of odds ratios are their exponentials.
-        """
-        level = check_alpha(alpha)
-        reach = -special.ndtri(level / 2.0) * self._std
-        import pandas as pd
-
-        return Intervals(
-            estimate=self._params,
-            lower=self._params - reach,
-            upper=self._params + reach,
-            alpha=level,
-            method="asymptotic",
-            uncertainty="noise+sampling",
-            labels=pd.Index(self._names),
-            notes=self.notes,
-        )
+        return self._few
 
     def test(
         self,
@@ -195,60 +138,26 @@ class LoglinearFit(RegressionResult):
                 f"{show(formula)}"
             )
         value = _statistic(self.likelihood, self.beta, self.x, larger, statistic)
-        null: NullDistribution = AsymptoticNull.chi2(degrees)
-        if method == "monte-carlo":
-            draw = partial(_draw, self.x, self.design.exog, larger, self.beta, statistic)
-            null = simulate_null(
-                [draw], np.asarray(value), simulation, alternative="larger", block=_BLOCK
-            )
-        pvalue = null.pvalue(np.asarray(value), "larger")
+        draw = partial(_draw, self.x, self.design.exog, larger, self.beta, statistic)
         name = "Score" if statistic == "score" else "Likelihood-ratio"
-        return HypothesisResult(
-            name=f"{name} test of a log-linear model",
-            statistic=value,
-            pvalue=pvalue,
-            alternative="larger",
-            method=method,
-            null_distribution=null,
-            uncertainty="noise+sampling",
-            mc_error=float(np.sqrt(pvalue * (1 - pvalue) / reps))
-            if method != "asymptotic"
-            else 0.0,
+        return hypothesis_of(
+            f"{name} test of a log-linear model",
+            value,
+            degrees,
+            draw if method == "monte-carlo" else None,
+            simulation,
             nobs=self.nobs,
             notes=(f"{self.formula} against {formula}",),
         )
 
-    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return a row for each coefficient, with standard errors, tests and intervals.
+    def _facts(self) -> tuple[str, list[tuple[str, object]]]:
+        facts: list[tuple[str, object]] = [("Model", self.formula)]
+        facts.append(("Coefficients", len(self.beta)))
+        return "Log-linear model of noisy counts", facts
 
-        The columns are ``estimate``, ``std_err``, ``z``, ``pvalue``, ``ci_lower`` and ``ci_upper``
-        (level 1 - ``alpha``).
-        """
-        frame = self.conf_int(alpha).summary_frame()
-        attrs = frame.attrs | {"guarantee": self.guarantee}
-        frame.insert(1, "std_err", self._std)
-        frame.insert(2, "z", np.asarray(self.tvalues))
-        frame.insert(3, "pvalue", np.asarray(self.pvalues))
-        frame.attrs = attrs
-        return frame
-
-    def _table(self, alpha: float = 0.05) -> Table:
-        frame = self.summary_frame(alpha)
-        return Table(
-            "Log-linear model of noisy counts",
-            [
-                ("Guarantee", self.guarantee),
-                ("Model", self.formula),
-                ("Cells", len(self.x)),
-                ("Coefficients", len(self.beta)),
-                ("Log-likelihood", f"{self.llf:.6g}"),
-                ("Level", f"{1 - alpha:.6g}"),
-            ],
-            {name: frame[name].to_numpy() for name in frame.columns},
-            index=frame.index,
-            notes=self.notes,
-            alike=("estimate", "std_err", "ci_lower", "ci_upper"),
-        )
+    @property
+    def _eta(self) -> FloatArray:
+        return np.asarray(self.design.exog @ self.beta)
 
     def __repr__(self) -> str:
         return f"LoglinearFit({self._shown()}; {len(self.x)} cells)"
@@ -323,14 +232,14 @@ def loglinear(table: Any, formula: str, *, mechanism: Mechanism | None = None) -
     """
     x = noisy(table, mechanism=mechanism, name="table")
     x = x.need(independent=True, unruled=True, marginal=True, who="loglinear")
-    frame = _attributes(x)
+    frame = attributes(x)
     matrix, names, spec = _matrix(frame, formula, 3)
     if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
         raise NotEstimableError(
             f"formula must have terms that are not linearly dependent, got {matrix.shape[1]} of "
             f"rank {np.linalg.matrix_rank(matrix)} for {len(x)} cells: leave out some"
         )
-    beta, likelihood = poisson_maximum(matrix, _parts(x, x.values))
+    beta, likelihood = poisson_maximum(matrix, parts_of(x, x.values))
     information = likelihood.hessian(np.append(beta, 0.0))[:-1, :-1]
     return LoglinearFit(
         design=CountDesign(matrix, np.zeros(len(x)), names, frame.index, None, spec),
@@ -405,7 +314,7 @@ def cochran_mantel_haenszel(
     (np.float64(2.8), np.float64(1e-05))
     """
     x = noisy(table, mechanism=mechanism, name="table")
-    frame = _attributes(x)
+    frame = attributes(x)
     if frame.shape[1] != 3:
         raise InvalidParameterError(
             "table must have labels of three levels, the two attributes and the stratum, got "
@@ -453,25 +362,6 @@ def _odds_ratio(fit: LoglinearFit, at: int, alpha: float) -> Intervals:
     )
 
 
-def _attributes(x: NoisyValues) -> pd.DataFrame:
-    """Return the labels of cells as columns."""
-    import pandas as pd
-
-    labels = x.labels
-    if labels is None:
-        labels = pd.MultiIndex.from_product([range(size) for size in x.shape or (1,)])
-    names = [
-        name if name is not None else _NAMES[at] if at < len(_NAMES) else f"x{at}"
-        for at, name in enumerate(labels.names)
-    ]
-    if len(set(map(str, names))) < len(names):
-        raise InvalidParameterError(f"table must have distinct names of levels, got {show(names)}")
-    columns = [labels.get_level_values(level) for level in range(labels.nlevels)]
-    return pd.DataFrame(
-        {str(name): column.to_numpy() for name, column in zip(names, columns, strict=True)}
-    )
-
-
 def _matrix(frame: pd.DataFrame, formula: Any, depth: int) -> tuple[FloatArray, list[Any], Any]:
     if not isinstance(formula, str) or "~" in formula:
         raise InvalidParameterError(
@@ -483,14 +373,6 @@ def _matrix(frame: pd.DataFrame, formula: Any, depth: int) -> tuple[FloatArray, 
     if not np.isfinite(matrix).all() or np.abs(matrix).max(initial=0.0) > 1e6:
         raise InvalidParameterError("formula must have terms within ±1e6")
     return matrix, list(parsed.exog_names), terms.design
-
-
-def _parts(x: NoisyValues, y: FloatArray) -> list[Part]:
-    parts = []
-    for law, own in groups(x._own_law(), len(x)):
-        assert isinstance(law, ParametricLaw)  # others were refused
-        parts.append(Part(own, Cells(law, y[own], False), False))
-    return parts
 
 
 def _statistic(
@@ -520,10 +402,10 @@ def _draw(
     """Draw statistics of tables under the smaller model; beyond all where there is no fit."""
     mean = np.exp(exog @ beta)
     tables = rng.poisson(mean, (size, len(mean))) + x.draw(size, rng=rng)
-    found = np.full(size, _NO_FIT)
+    found = np.full(size, NO_FIT)
     for row, y in enumerate(tables):
         try:
-            own, likelihood = poisson_maximum(exog, _parts(x, y), beta)
+            own, likelihood = poisson_maximum(exog, parts_of(x, y), beta)
             found[row] = _statistic(likelihood, own, x, larger, statistic)
         except (ConvergenceError, NotEstimableError, np.linalg.LinAlgError):
             continue

@@ -129,6 +129,7 @@ RESULTS = {
     "TablePosterior": lambda: dpi.table_posterior(LABELLED, mechanism=SMOOTH, rng=1),
     "NoisyGLM": lambda: made("noisy_glm"),
     "NoisyRegression": regression,
+    "AssociationFit": lambda: made("association"),
     "LocalLevel": lambda: made("local_level"),
     "LoglinearFit": lambda: made("loglinear"),
     "MomentsRegression": lambda: made("ols_from_moments"),

@@ -80,7 +80,8 @@ HOSTILE = {
 
 RESULTS = set(
     """
-    AdjustedTests Amplification AmplifiedCurve AmplifiedDP BoundedIntervals BudgetSplit
+    AdjustedTests Amplification AmplifiedCurve AmplifiedDP AssociationFit BoundedIntervals
+    BudgetSplit
     ClippedEstimate
     CombinedEstimate ComposedDP ConfidenceSets CorrectedEstimate CountPosterior CredibleIntervals
     DifferenceAudit ErrorEstimate FrozenDensity FrozenMass FrozenNoise

@@ -271,6 +271,8 @@ VALID = {
     | {"missing": "raise", "method": "grid", "trend": False, "shift": 8, "same_definition": False},
     "local_level_ratio": {"numerator": np.arange(16) % 5 + 20, "denominator": np.full(16, 90)}
     | {"mechanism": NOISE, "same_definition": False},
+    "association": {"table": [[41, 27, 30], [62, 118, 80], [30, 70, 90]], "model": "row"}
+    | {"row_scores": [1, 2, 4], "column_scores": [1, 2, 3], "mechanism": NOISE},
     "loglinear": {"table": [[41, 27, 30], [62, 118, 80]], "formula": "C(row) + C(column)"}
     | {"mechanism": NOISE},
     "max_power": PROTECTED | {"alpha": 0.05},
@@ -429,6 +431,9 @@ VALID = {
     "information_index": {"groups": (THREE, [30, 9, 21]), "totals": (76, 60)} | AREA,
     "correlation_confint": COLUMNS,
     "covariance_confint": COLUMNS,
+    "ordinal_correlation_confint": {"table": [[41, 27, 30], [62, 118, 80], [30, 70, 90]]}
+    | {"statistic": "pearson", "row_scores": [1, 2, 4], "column_scores": [1, 2, 3]}
+    | {"mechanism": NOISE, "uncertainty": "noise", "alpha": 0.1},
     "moments": {"values": [i * 7 % 100 for i in range(500)], "mechanism": NOISE}
     | {"uncertainty": "noise", "alpha": 0.1},
     "smr_confint": {"events": THREE, "population": [600, 700, 800], "rates": [0.01, 0.03, 0.05]}

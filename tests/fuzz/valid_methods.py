@@ -69,6 +69,12 @@ ORDER = dpinfer.intervals.ranking(THREE, mechanism=NOISE)
 AREAS = dpinfer.regression.fay_herriot(**VALID["fay_herriot"])
 MOMENTS = dpinfer.regression.ols_from_moments(**VALID["ols_from_moments"])
 LEVEL = dpinfer.regression.local_level(**VALID["local_level"])
+WALK = dpinfer.regression.local_level(
+    **VALID["local_level"]
+    | {"values": np.arange(52) % 5 + 20, "threshold": None}
+    | {"shift": None, "method": "kalman"}
+)
+ASSOCIATION = dpinfer.regression.association(**VALID["association"])
 LOGLINEAR = dpinfer.regression.loglinear(**VALID["loglinear"])
 SETS = dpinfer.ratio_confint(THREE, [60, 70, 80], mechanism=NOISE, method="asymptotic")
 
@@ -279,6 +285,13 @@ METHODS |= {
     "SmallAreaEstimates.variance": (AREAS.variance, {"method": "moments"}),
     "LocalLevel.conf_int": (LEVEL.conf_int, {"alpha": 0.1}),
     "LocalLevel.shift_confint": (LEVEL.shift_confint, {"alpha": 0.1}),
+    "LocalLevel.break_test": (WALK.break_test, {"reps": 9, "rng": 1}),
+    "LocalLevel.break_days": (WALK.break_days, {"alpha": 0.1, "reps": 9, "rng": 1}),
+    "AssociationFit.conf_int": (ASSOCIATION.conf_int, {"alpha": 0.1}),
+    "AssociationFit.test": (
+        ASSOCIATION.test,
+        {"model": "saturated", "statistic": "score", "method": "asymptotic", "reps": 19, "rng": 1},
+    ),
     "LoglinearFit.conf_int": (LOGLINEAR.conf_int, {"alpha": 0.1}),
     "LoglinearFit.test": (
         LOGLINEAR.test,

@@ -144,7 +144,7 @@ RELIABILITIES = (0.95, 0.6, 0.3)
 
 @pytest.mark.study
 def test_all_models_and_laws():
-    """About eight minutes of processor time; the lines printed are those of the table."""
+    """About thirteen minutes of processor time; the lines printed are those of the table."""
     for name in MODELS:
         for n, repeats in REPEATS.items():
             for reliability in RELIABILITIES:

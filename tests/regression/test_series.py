@@ -273,3 +273,82 @@ def test_days_of_a_time_zone_are_days():
         for one in (days.tz_localize("UTC"), days)
     )
     np.testing.assert_array_equal(local.estimate, plain.estimate)
+
+
+def generalised(y, variances, day, trend):
+    """The z statistic of a shift by generalised least squares, of a diffuse start."""
+    there, t = ~np.isnan(y), np.arange(len(y))
+    cov = variances[0] * np.minimum.outer(t, t) + np.diag(np.full(len(y), OBSERVED))
+    columns = [np.ones(len(y)), t >= day]
+    if trend:
+        slope = np.maximum(t[:, None] - 1.0 - t, 0.0)
+        cov, columns = cov + variances[1] * slope @ slope.T, [*columns, t]
+    exog, inverse = np.column_stack(columns)[there], np.linalg.inv(cov[np.ix_(there, there)])
+    covariance = np.linalg.inv(exog.T @ inverse @ exog)
+    shift = (covariance @ exog.T @ inverse @ y[there])[1]
+    return shift, np.sqrt(covariance[1, 1])
+
+
+@pytest.mark.parametrize("trend", [False, True])
+def test_shifts_at_all_days_are_those_of_least_squares(trend):
+    y = VOLUME[:60].copy()
+    y[[4, 20, 21]] = np.nan
+    call = {"method": "kalman", "missing": "not released", "trend": trend}
+    fit = local_level(y, mechanism=GAUSSIAN, **call)
+    frame = fit.break_days(reps=2, rng=1)
+    assert list(frame.index[[0, -1]]) == [3, 57]
+    nodes = fit.breaks.nodes**2
+    for day in (3, 20, 21, 28, 57):
+        found = [generalised(y, node, day, trend) for node in nodes]
+        shift, std = found[np.argmin([abs(s - frame["shift"][day]) for s, _ in found])]
+        assert frame["shift"][day] == pytest.approx(shift, rel=1e-7)
+        assert frame["std_err"][day] == pytest.approx(std, rel=1e-7)
+    ratio = frame["statistic"].to_numpy()
+    assert ratio[17] == pytest.approx(ratio[18], rel=1e-9)  # a day without a value, and the next
+    assert (ratio <= np.square(frame["shift"] / frame["std_err"]) + 1e-9).all()
+    assert frame["in_set"].all()  # two replicates say nothing at this level
+
+
+def test_the_break_of_the_nile_is_found():
+    years = pd.period_range("1871", "1970", freq="Y")
+    fit = local_level(pd.Series(VOLUME, years), mechanism=GAUSSIAN, method="kalman")
+    test = fit.break_test(reps=39, rng=1)
+    assert test.pvalue == pytest.approx(1 / 40)
+    assert "largest at 1899" in test.notes[0]
+    frame = fit.break_days(reps=39, rng=1)
+    assert frame["statistic"].idxmax() == pd.Period("1899", "Y")
+    assert frame.loc["1899", "shift"] == pytest.approx(-247.78, abs=0.005)
+    assert frame.loc["1899", "std_err"] == pytest.approx(27.37, abs=0.005)
+    chosen = frame.index[frame["in_set"]]
+    assert pd.Period("1899", "Y") in chosen
+    assert len(chosen) < 15
+    again = local_level(VOLUME + 5e4, mechanism=GAUSSIAN, method="kalman").break_days(
+        reps=39, rng=1
+    )
+    np.testing.assert_allclose(again["statistic"], frame["statistic"], rtol=1e-5)
+
+
+def test_breaks_are_looked_for_in_published_days():
+    views = VIEWS.astype(float).where(VIEWS >= 97)
+    rates = local_level_ratio(np.full(16, 30), np.full(16, 200), mechanism=dpi.Geometric(scale=5.0))
+    for fit in (
+        local_level(views, mechanism=LAW, threshold=97),
+        local_level(VIEWS, mechanism=LAW, shift=DAYS[9]),
+        rates,
+    ):
+        with pytest.raises(InvalidParameterError, match="without shift= and without days"):
+            fit.break_test()
+    with pytest.raises(NotEstimableError, match="50 published days"):
+        local_level(VIEWS, mechanism=LAW).break_test()
+
+
+@pytest.mark.slow
+def test_size_of_the_test_of_a_break():
+    """30 series under two laws: more rejections at 5 % have a chance below 1e-7."""
+    rng, rejected = np.random.default_rng(9), 0
+    laws = [dpi.Laplace(scale=20.0)] * 30 + [dpi.Laplace(scale=5.0)] * 30
+    for _ in range(30):
+        y = np.cumsum(4.0 * rng.normal(size=60)) + [law.rvs(rng=rng) for law in laws]
+        fit = local_level(y, mechanism=laws, same_definition=True, method="kalman")
+        rejected += fit.break_test(reps=19, rng=rng).pvalue <= 0.05
+    assert rejected <= stats.binom.isf(1e-7, 30, 0.05)

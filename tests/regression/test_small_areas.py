@@ -157,3 +157,18 @@ def test_coverage():
         naive.append(fitted(y, d, exog=x).conf_int().contains(theta))
     assert 0.925 < np.mean(hits) < 0.985
     assert np.mean(naive) < 0.9
+
+
+def test_formulas_are_those_of_statsmodels():
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"y": rng.normal(size=20), "x": rng.normal(size=20), "g": list("ab") * 10})
+    law = dpi.Laplace(scale=0.3)
+    wide = 1.0
+    fit = fay_herriot("y ~ np.exp(x / wide) + g", frame, sampling_variance=0.2, mechanism=law)
+    exog = pd.DataFrame({"Intercept": 1.0, "g": frame["g"] == "b", "x": np.exp(frame["x"] / wide)})
+    other = fay_herriot(frame["y"], exog.astype(float), sampling_variance=0.2, mechanism=law)
+    np.testing.assert_allclose(fit.estimate, other.estimate, rtol=1e-10)
+    assert list(fit.params.index) == ["Intercept", "g[T.b]", "np.exp(x / wide)"]
+    for formula, data in (("x + g", frame), ("np.log(y) ~ x", frame), ("y ~ x", None)):
+        with pytest.raises(InvalidParameterError, match="on its left"):
+            fay_herriot(formula, data, sampling_variance=0.2, mechanism=law)
