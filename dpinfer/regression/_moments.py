@@ -13,11 +13,10 @@ from scipy import linalg
 
 from dpinfer._check import FloatArray, as_table, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.regression._absorbed import Absorbed, nested
 from dpinfer.regression._between import Between
 from dpinfer.regression._corrected_scores import Law, Rows, Source
 from dpinfer.regression._errors import by_row
-from dpinfer.regression._formula import Design, row_blocks
+from dpinfer.regression._formula import Absorbed, Design, nested, row_blocks
 from dpinfer.regression._polynomials import PolynomialScores, of_rows, sources_of
 
 

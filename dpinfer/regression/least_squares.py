@@ -17,7 +17,6 @@ from dpinfer._check import (
     check_option,
 )
 from dpinfer.errors import InvalidParameterError, NotEstimableError
-from dpinfer.regression._absorbed import absorb as absorb_groups
 from dpinfer.regression._errors import Across, NoiseOf, published_columns, without_missing
 from dpinfer.regression._formula import (
     Design,
@@ -27,6 +26,7 @@ from dpinfer.regression._formula import (
     formula_design,
     refuse_many,
 )
+from dpinfer.regression._formula import absorb as absorb_groups
 from dpinfer.regression._instruments import second_measurements, solve_instruments
 from dpinfer.regression._moments import (
     COVARIANCES,
