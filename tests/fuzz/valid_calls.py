@@ -437,7 +437,7 @@ VALID = {
     "moments": {"values": [i * 7 % 100 for i in range(500)], "mechanism": NOISE}
     | {"uncertainty": "noise", "alpha": 0.1},
     "smr_confint": {"events": THREE, "population": [600, 700, 800], "rates": [0.01, 0.03, 0.05]}
-    | {"by": None, "mechanism": NOISE, "uncertainty": "noise", "alpha": 0.1},
+    | {"by": None, "mechanism": NOISE, "uncertainty": "noise+sampling", "alpha": 0.1},
     "standardized_rate_confint": RATES | {"per": 1000.0},
     "standardized_rate_ratio_confint": RATES
     | {"other_events": [30, 19, 21], "other_population": [650, 720, 810]},

@@ -277,15 +277,15 @@ def test_exact_totals_as_noisy_ones(measure):
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_noisy_totals_cover_noise(measure):
-    # of 4,000 with .8 or more, below .76 by accident with probability 1e-9; of 14, none: 1e-9
+    # of 1,000 with .8 or more, below .72 by accident with probability 1e-9; of 14, none: 1e-9
     rng, law, own = np.random.default_rng(5), Laplace(scale=1.0), Laplace(scale=3.0)
     value = MEASURES[measure](0.3, 0.15)
-    tables = TABLE + law.rvs((4000, 2, 2), rng=rng)
-    totals = 200.0 + own.rvs((4000, 2), rng=rng)
+    tables = TABLE + law.rvs((1000, 2, 2), rng=rng)
+    totals = 200.0 + own.rvs((1000, 2), rng=rng)
     known = {"mechanism": law, "row_totals_mechanism": own, "alpha": 0.2}
     for method in ("exact", "asymptotic"):
         found = measure(tables[..., :1], row_totals=totals, method=method, **known)
-        assert found.contains(value).mean() >= 0.76
+        assert found.contains(value).mean() >= 0.72
     few = measure(tables[:14], row_totals=totals[:14], **known)
     without = measure(tables[:14], mechanism=law, alpha=0.2)
     assert few.contains(value).sum() >= 1

@@ -67,7 +67,7 @@ def truths(cells, regime):
 
 
 @pytest.mark.parametrize("name", REGIMES)
-@pytest.mark.parametrize("cells", [1, 5, 20, 60, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cells", [1, 5, 60, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("target", ["cells", "published"])
 def test_coverage_on_a_grid_about_the_threshold(name, cells, target):
     regime, reps = REGIMES[name], 400 if cells < 400 else 100
@@ -593,7 +593,7 @@ def test_slopes_of_a_list_are_those_of_least_squares():
 
 
 @pytest.mark.parametrize("target", ["soft-total", "soft-count"])
-@pytest.mark.parametrize("f", [0, 15, 20, 21, 24, 27, 32, 60])
+@pytest.mark.parametrize("f", [0, 15, 20, 24, 32, 60])
 def test_soft_totals_and_counts_are_unbiased(target, f):
     """Under geometric noise by sums over the support, under Laplace noise by integration."""
     t, w = 20, 12
