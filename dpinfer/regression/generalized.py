@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from scipy import linalg, special
@@ -17,6 +17,7 @@ from dpinfer.regression._corrected_scores import (
     MOST_DISPERSION,
     ConditionalScores,
     CorrectedScores,
+    Equations,
     GlmFamily,
     Law,
     Link,
@@ -40,6 +41,7 @@ from dpinfer.regression._moments import (
 )
 from dpinfer.regression._polynomials import LEAST_SIGMA, PolynomialScores, of_rows, sources_of
 from dpinfer.regression._results import ColumnsResult
+from dpinfer.regression._score_sets import ScoreSets
 from dpinfer.regression.least_squares import (
     UNCERTAINTIES,
     checked_groups,
@@ -139,6 +141,7 @@ class NoisyGLM(ColumnsResult):
     exposure: FloatArray
     offset: FloatArray
     moments: Moments
+    equations: Equations | None
     remarks: tuple[str, ...]
 
     @property
@@ -174,13 +177,13 @@ class NoisyGLM(ColumnsResult):
         """
         return self._name(reliability(self.moments))
 
-    def conf_int(self, alpha: float = 0.05) -> Intervals:
-        """Return :class:`~dpinfer.Intervals` of level 1 - ``alpha`` in (0, 1) for the coefficients.
-
-        They unpack as ``lower, upper``; ``np.asarray`` of them has the ends in two columns, as in
-        statsmodels.
-        """
-        return self._wald(alpha)
+    def conf_int(
+        self, alpha: float = 0.05, *, method: Literal["score", "wald"] | None = None
+    ) -> Intervals:
+        """DOC"""
+        return self._sets(
+            alpha, method, "noise in covariates, with uncertainty='noise+sampling'"
+        )
 
     def predict(self, exog: Any = None, *, exposure: Any = None, offset: Any = None) -> Any:
         """Return the expected response, shape (m,), at confidential values of the covariates.
@@ -256,9 +259,15 @@ class NoisyGLM(ColumnsResult):
     def _params(self) -> FloatArray:
         return np.asarray(self.roots[0])
 
-    @property
-    def _pvalues(self) -> FloatArray:
-        return self._wald_pvalues
+    @cached_property
+    def _score_sets(self) -> ScoreSets | None:
+        if self.equations is None:
+            return None
+        to_units = _to_units(self.moments)
+        root = linalg.solve(to_units, self._params)
+        return ScoreSets.linearised(
+            self.equations, root, to_units, lambda x: _scaled(x, self.cov_type, self.groups)
+        )
 
 
 def noisy_glm(
@@ -616,6 +625,22 @@ _ANY_SCORE = ("laplace", "geometric")
 # Estimation.
 
 
+def _to_units(moments: Moments) -> FloatArray:
+    """Return what makes coefficients from those of covariates with mean products 1."""
+    return np.asarray(moments.to_units * np.sqrt(len(moments.design.endog)))
+
+
+def _scaled(scores: FloatArray, cov_type: Covariance, groups: Any) -> FloatArray:
+    """Add scores up within groups, and scale them so that their products sum to a covariance."""
+    rows, columns = scores.shape
+    if groups is not None:
+        count = int(groups.max()) + 1
+        sums = np.zeros((count, columns))
+        add_by_group(sums, groups, scores)
+        return np.asarray(np.sqrt(cluster_correction(count, rows, columns)) * sums)
+    return scores * np.sqrt(rows / (rows - columns)) if cov_type == "HC1" else scores
+
+
 @dataclass(frozen=True)
 class _Model:
     """A design, in coordinates in which the mean of w·x·xᵀ is the identity."""
@@ -641,7 +666,7 @@ class _Model:
         response_variance = _response_variance(design)
         _check_response(law.family, design.endog, response_variance)
         moments = Moments.of(design)
-        to_units = moments.to_units * np.sqrt(len(design.endog))
+        to_units = _to_units(moments)
         sources = [of_rows(x, slice(None), to_units) for x in _sources(design, law)]
         rows = Rows(
             design.exog @ to_units,
@@ -877,16 +902,8 @@ class _Model:
         )
 
     def _covariance(self, root: Root, cov_type: Covariance, groups: Any) -> FloatArray:
-        rows, columns = root.scores.shape
-        scores, factor = root.scores, 1.0
-        if groups is not None:
-            count = int(groups.max()) + 1
-            scores = np.zeros((count, columns))
-            add_by_group(scores, groups, root.scores)
-            factor = cluster_correction(count, rows, columns)
-        elif cov_type == "HC1":
-            factor = rows / (rows - columns)
-        return factor * sandwich(root.slope, scores.T @ scores)
+        scores = _scaled(root.scores, cov_type, groups)
+        return sandwich(root.slope, scores.T @ scores)
 
     def _remarks(
         self, roots: list[Root], width: float, uncertainty: Uncertainty
@@ -936,6 +953,7 @@ class _Model:
         use_t: bool,
     ) -> NoisyGLM:
         conditional = naive is not None and self.is_conditional
+        has_sets = naive is not None and self.sources and uncertainty == "noise+sampling"
         return NoisyGLM(
             design=self.design,
             covariance=np.asarray(self.to_units @ covariance @ self.to_units.T),
@@ -954,5 +972,6 @@ class _Model:
             exposure=self.exposure,
             offset=self.offset,
             moments=self.moments,
+            equations=self.equations() if has_sets else None,
             remarks=remarks,
         )
