@@ -4,6 +4,7 @@ With θ one coefficient and b(θ) the others solved for given θ, the effective 
 e - hd at a distance h = θ - b from the estimate: linear in h. The set of those θ at which the sum
 of the scores is within t of its standard error is Fieller's; it needs no moment of the estimate,
 and is the whole line where the variation of a covariate is not clearly above that of its noise.
+Scores of generalised linear models are linear in h near the estimate only, and taken as such.
 """
 
 from __future__ import annotations
@@ -25,12 +26,11 @@ from dpinfer.regression._moments import Solution, add_by_group
 class ScoreSets:
     """Sums of scores at all θ, a column for each coefficient: (h·slope)² ≤ t²·variance.
 
-    Variances are v[0] - 2h·v[1] + h²·v[2]. Of least squares, the first is empirical, with products of residuals
-    scaled up as in a jackknife by the leverage of the covariates without noise, or with scores
-    added up within groups. Few rows often hold
-    no error far from zero, and then show neither the variation of the noise nor its fourth moment;
-    so the second takes the errors of response and covariates as unrelated, and the noise's part
-    from its law. The larger counts.
+    Variances are v[0] - 2h·v[1] + h²·v[2]. Of least squares, the first is empirical, with products
+    of residuals scaled up as in a jackknife by the leverage of the covariates without noise, or
+    with scores added up within groups. Few rows often hold no error far from zero, and then show
+    neither the variation of the noise nor its fourth moment; so the second takes the errors of
+    response and covariates as unrelated, and the noise's part from its law. The larger counts.
     """
 
     slope: FloatArray  # shape (p,)

@@ -101,6 +101,8 @@ class NoisyGLM(ColumnsResult):
     coefficients, results are Series and DataFrames where the data had labels, otherwise arrays.
     Standard errors, tests and intervals cover ``uncertainty`` by the estimator ``cov_type``, with
     Student's t where ``use_t``; all are limits for many rows: ``guarantee`` is ``"asymptotic"``.
+    ``conf_int`` and ``pvalues`` are by score sets, which allow for little information, ``t_test``
+    and ``wald_test`` by standard errors.
 
     Attributes
     ----------
@@ -180,10 +182,64 @@ class NoisyGLM(ColumnsResult):
     def conf_int(
         self, alpha: float = 0.05, *, method: Literal["score", "wald"] | None = None
     ) -> Intervals:
-        """DOC"""
-        return self._sets(
-            alpha, method, "noise in covariates, with uncertainty='noise+sampling'"
-        )
+        """Return :class:`~dpinfer.Intervals` for the coefficients.
+
+        They unpack as ``lower, upper``; ``np.asarray`` of them has the ends in two columns, as in
+        statsmodels.
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            Level 1 - alpha, in (0, 1).
+        method : {"score", "wald"}, optional
+            ``"score"``: those values at which the sum of the scores, made linear at the estimates,
+            is within t of its standard error, after Fieller. Infinite where the rows do not bound
+            a coefficient. ``"wald"``: coefficients within t standard errors, a limit for many rows
+            that covers too rarely where the reliability is low. By default ``"score"`` where
+            covariates have noise, with ``uncertainty="noise+sampling"``.
+
+        Returns
+        -------
+        Intervals
+            One for each of the p coefficients.
+
+        Raises
+        ------
+        InvalidParameterError
+            If an argument is outside what is allowed, or there is no score set for the fit.
+
+        Notes
+        -----
+        With c the row that takes a coefficient θ from the equations' coordinates, J = -Σ∂S/∂β,
+        e = S J⁻¹c the effective scores at the estimates, and d minus their derivatives along
+        J⁻¹c/(cᵀJ⁻¹c), where the other coefficients go as θ moves, the set is
+        h² ≤ t²·Σ(e - hd)²·n/(n - p), h = θ - the estimate (Σd = 1; sums within groups for
+        ``"cluster"``, without the factor for ``"HC0"``). Where t²·Σd²·n/(n - p) ≥ 1, J is not
+        clearly above 0 for the θ, and the set is the line. Without d it is ``"wald"``, which takes
+        J for known. Derivatives are differences, right to about 1e-8.
+
+        Scores are linear in h for ``"gaussian"`` only; for the others the set is a limit for many
+        rows too. Tables without a root, or that are refused, have none. How often 95 % intervals
+        of the slope covered, in per cent of those that were not refused (normal covariate, Laplace
+        and other noise; simulation errors 1 to 3):
+
+        =================  ====  ===========  =====  ====  ==============
+        model              rows  reliability  score  wald  score infinite
+        =================  ====  ===========  =====  ====  ==============
+        logistic           30    0.8          99.1   98.3  6
+        logistic           100   0.3          97.8   94.9  34
+        Poisson            100   0.3          97.7   83.6  71
+        Poisson            100   0.6          98.9   97.3  14
+        negative binomial  100   0.3          100    87.1  60
+        negative binomial  100   0.6          96.1   94.7  0
+        =================  ====  ===========  =====  ====  ==============
+
+        References
+        ----------
+        E. C. Fieller (1954), Some problems in interval estimation, Journal of the Royal Statistical
+        Society B 16. doi:10.1111/j.2517-6161.1954.tb00159.x.
+        """
+        return self._sets(alpha, method, "noise in covariates, with uncertainty='noise+sampling'")
 
     def predict(self, exog: Any = None, *, exposure: Any = None, offset: Any = None) -> Any:
         """Return the expected response, shape (m,), at confidential values of the covariates.
@@ -395,6 +451,13 @@ def noisy_glm(
     Corrected likelihoods are not concave and can have several maxima: starts are the naive fit
     and that fit with the attenuation taken off, only roots with -J positive definite count, and the
     one nearest the second start is taken.
+
+    Default intervals and ``pvalues`` are those of score sets, infinite where the rows do not bound
+    a coefficient, as few rows of low reliability often do not. ``t_test`` and ``wald_test``, and
+    all with ``uncertainty="noise"``, are by standard errors, which are too small there: with 100
+    rows at a reliability of 0.3 such 95 % intervals cover 84 to 96 % of slopes, or 90 to 91 % for
+    the noise alone (Poisson models also 91 to 92 % with 1,000 and 5,000 rows). ``conf_int`` of the
+    result has figures for both.
 
     References
     ----------
