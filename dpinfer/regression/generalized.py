@@ -144,6 +144,7 @@ class NoisyGLM(ColumnsResult):
     offset: FloatArray
     moments: Moments
     equations: Equations | None
+    root: FloatArray
     remarks: tuple[str, ...]
 
     @property
@@ -319,10 +320,11 @@ class NoisyGLM(ColumnsResult):
     def _score_sets(self) -> ScoreSets | None:
         if self.equations is None:
             return None
-        to_units = _to_units(self.moments)
-        root = linalg.solve(to_units, self._params)
         return ScoreSets.linearised(
-            self.equations, root, to_units, lambda x: _scaled(x, self.cov_type, self.groups)
+            self.equations,
+            self.root,
+            _to_units(self.moments),
+            lambda scores: _scaled(scores, self.cov_type, self.groups),
         )
 
 
@@ -1036,5 +1038,6 @@ class _Model:
             offset=self.offset,
             moments=self.moments,
             equations=self.equations() if has_sets else None,
+            root=roots[0].beta,
             remarks=remarks,
         )
