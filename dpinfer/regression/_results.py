@@ -6,15 +6,24 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpinfer._check import FloatArray, as_pandas, check_alpha, check_array, one_line, show
+from dpinfer._check import (
+    FloatArray,
+    as_pandas,
+    check_alpha,
+    check_array,
+    check_option,
+    one_line,
+    show,
+)
 from dpinfer.errors import InvalidParameterError
 from dpinfer.regression._errors import LARGEST
 from dpinfer.regression._formula import Design, rebuilt
 from dpinfer.regression._moments import Covariance
+from dpinfer.regression._score_sets import ScoreSets
 from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
 from dpinfer.results.presentation import Listed, Plotted
@@ -192,8 +201,39 @@ class ColumnsResult(RegressionResult):
         return self._name(self._params)
 
     @abstractmethod
-    def conf_int(self, alpha: float = 0.05) -> Intervals:
+    def conf_int(
+        self, alpha: float = 0.05, *, method: Literal["score", "wald"] | None = None
+    ) -> Intervals:
         """Return intervals for the coefficients."""
+
+    @property
+    @abstractmethod
+    def _score_sets(self) -> ScoreSets | None: ...
+
+    @property
+    def _pvalues(self) -> FloatArray:
+        if self._score_sets is None:
+            return self._wald_pvalues
+        return np.asarray(
+            2.0 * self._reference.sf(np.sqrt(self._score_sets.squared_ratio(-self._params)))
+        )
+
+    def _sets(self, alpha: float, method: Any, offered: str) -> Intervals:
+        """Intervals by score sets where they are there, unless others are asked for."""
+        if method is None:
+            method = "score" if self._score_sets is not None else "wald"
+        if check_option(method, "method", ("score", "wald")) == "wald":
+            return self._wald(alpha)
+        level = check_alpha(alpha)
+        if self._score_sets is None:
+            raise InvalidParameterError(f"method must be 'wald' here: score sets are for {offered}")
+        below, above = self._score_sets.ends(float(self._reference.isf(level / 2.0)))
+        unbounded = (
+            "the rows do not bound every coefficient: the variation of a noisy covariate that is "
+            "not noise is not clearly there, and infinite ends are right",
+        )
+        notes = unbounded if np.isinf(below).any() or np.isinf(above).any() else ()
+        return self._intervals(level, below, above, f"{self.method}, score sets", *notes)
 
     def _wald(self, alpha: float) -> Intervals:
         level = check_alpha(alpha)

@@ -4,16 +4,20 @@ With θ one coefficient and b(θ) the others solved for given θ, the effective 
 e - hd at a distance h = θ - b from the estimate: linear in h. The set of those θ at which the sum
 of the scores is within t of its standard error is Fieller's; it needs no moment of the estimate,
 and is the whole line where the variation of a covariate is not clearly above that of its noise.
+Scores of generalised linear models are linear in h near the estimate only, and taken as such.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from dpinfer._check import FloatArray
+from dpinfer.regression._corrected_scores import Equations
 from dpinfer.regression._errors import by_row
 from dpinfer.regression._moments import Solution, add_by_group
 
@@ -22,16 +26,15 @@ from dpinfer.regression._moments import Solution, add_by_group
 class ScoreSets:
     """Sums of scores at all θ, a column for each coefficient: (h·slope)² ≤ t²·variance.
 
-    Variances are v[0] - 2h·v[1] + h²·v[2]. The first is empirical, with products of residuals
-    scaled up as in a jackknife by the leverage of the covariates without noise, or with scores
-    added up within groups. Few rows often hold
-    no error far from zero, and then show neither the variation of the noise nor its fourth moment;
-    so the second takes the errors of response and covariates as unrelated, and the noise's part
-    from its law. The larger counts.
+    Variances are v[0] - 2h·v[1] + h²·v[2]. Of least squares, the first is empirical, with products
+    of residuals scaled up as in a jackknife by the leverage of the covariates without noise, or
+    with scores added up within groups. Few rows often hold no error far from zero, and then show
+    neither the variation of the noise nor its fourth moment; so the second takes the errors of
+    response and covariates as unrelated, and the noise's part from its law. The larger counts.
     """
 
     slope: FloatArray  # shape (p,)
-    variances: FloatArray  # shape (2, 3, p)
+    variances: FloatArray  # shape (2, 3, p); (1, 3, p) of linearised scores
 
     @classmethod
     def of(cls, solution: Solution, groups: Any) -> ScoreSets:
@@ -87,6 +90,29 @@ class ScoreSets:
         unit = moments.unit ** np.arange(3)[:, None]
         return cls(slope / moments.unit, np.stack([empirical, modelled]) / unit)
 
+    @classmethod
+    def linearised(
+        cls,
+        equations: Equations,
+        root: FloatArray,
+        to_units: FloatArray,
+        scaled: Callable[[FloatArray], FloatArray],
+    ) -> ScoreSets:
+        """Return those of scores that are not linear, by their derivatives at a root.
+
+        ``scaled`` adds scores up within groups, and makes their squares sum to a variance.
+        """
+        scores, change = equations.at(root)
+        turned = linalg.solve(-change.T, to_units.T)
+        along = linalg.solve(-change, to_units.T)
+        along = along / (to_units.T * along).sum(axis=0)
+        first, second = scores @ turned, np.empty((len(scores), len(to_units)))
+        for k, (pull, own) in enumerate(zip(turned.T, along.T, strict=True)):
+            step = _STEP / np.linalg.norm(own)
+            below, above = (equations.at(root + h * own)[0] @ pull for h in (-step, step))
+            second[:, k] = (below - above) / (2.0 * step)
+        return cls(np.ones(len(to_units)), _quadratic(scaled(first), scaled(second))[np.newaxis])
+
     def variance(self, distance: FloatArray) -> FloatArray:
         """Return the variance of the scores at distances from the estimates, shape (p,)."""
         powers = np.stack([np.ones_like(distance), -2.0 * distance, np.square(distance)])
@@ -119,6 +145,7 @@ class ScoreSets:
 
 _LEAST_REST = 1e-9
 _ROUNDING = 1e-12
+_STEP = 6e-6  # a cube root of the rounding, of covariates with mean square 1
 
 
 def _between(

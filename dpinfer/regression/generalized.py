@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from scipy import linalg, special
@@ -17,6 +17,7 @@ from dpinfer.regression._corrected_scores import (
     MOST_DISPERSION,
     ConditionalScores,
     CorrectedScores,
+    Equations,
     GlmFamily,
     Law,
     Link,
@@ -40,6 +41,7 @@ from dpinfer.regression._moments import (
 )
 from dpinfer.regression._polynomials import LEAST_SIGMA, PolynomialScores, of_rows, sources_of
 from dpinfer.regression._results import ColumnsResult
+from dpinfer.regression._score_sets import ScoreSets
 from dpinfer.regression.least_squares import (
     UNCERTAINTIES,
     checked_groups,
@@ -99,6 +101,8 @@ class NoisyGLM(ColumnsResult):
     coefficients, results are Series and DataFrames where the data had labels, otherwise arrays.
     Standard errors, tests and intervals cover ``uncertainty`` by the estimator ``cov_type``, with
     Student's t where ``use_t``; all are limits for many rows: ``guarantee`` is ``"asymptotic"``.
+    ``conf_int`` and ``pvalues`` are by score sets, which allow for little information, ``t_test``
+    and ``wald_test`` by standard errors.
 
     Attributes
     ----------
@@ -139,6 +143,8 @@ class NoisyGLM(ColumnsResult):
     exposure: FloatArray
     offset: FloatArray
     moments: Moments
+    equations: Equations | None
+    root: FloatArray
     remarks: tuple[str, ...]
 
     @property
@@ -174,13 +180,67 @@ class NoisyGLM(ColumnsResult):
         """
         return self._name(reliability(self.moments))
 
-    def conf_int(self, alpha: float = 0.05) -> Intervals:
-        """Return :class:`~dpinfer.Intervals` of level 1 - ``alpha`` in (0, 1) for the coefficients.
+    def conf_int(
+        self, alpha: float = 0.05, *, method: Literal["score", "wald"] | None = None
+    ) -> Intervals:
+        """Return :class:`~dpinfer.Intervals` for the coefficients.
 
         They unpack as ``lower, upper``; ``np.asarray`` of them has the ends in two columns, as in
         statsmodels.
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            Level 1 - alpha, in (0, 1).
+        method : {"score", "wald"}, optional
+            ``"score"``: those values at which the sum of the scores, made linear at the estimates,
+            is within t of its standard error, after Fieller. Infinite where the rows do not bound
+            a coefficient. ``"wald"``: coefficients within t standard errors, a limit for many rows
+            that covers too rarely where the reliability is low. By default ``"score"`` where
+            covariates have noise, with ``uncertainty="noise+sampling"``.
+
+        Returns
+        -------
+        Intervals
+            One for each of the p coefficients.
+
+        Raises
+        ------
+        InvalidParameterError
+            If an argument is outside what is allowed, or there is no score set for the fit.
+
+        Notes
+        -----
+        With c the row that takes a coefficient θ from the equations' coordinates, J = -Σ∂S/∂β,
+        e = S J⁻¹c the effective scores at the estimates, and d minus their derivatives along
+        J⁻¹c/(cᵀJ⁻¹c), where the other coefficients go as θ moves, the set is
+        h² ≤ t²·Σ(e - hd)²·n/(n - p), h = θ - the estimate (Σd = 1; sums within groups for
+        ``"cluster"``, without the factor for ``"HC0"``). Where t²·Σd²·n/(n - p) ≥ 1, J is not
+        clearly above 0 for the θ, and the set is the line. Without d it is ``"wald"``, which takes
+        J for known. Derivatives are differences, right to about 1e-8.
+
+        Scores are linear in h for ``"gaussian"`` only; for the others the set is a limit for many
+        rows too. Tables without a root, or that are refused, have none. How often 95 % intervals
+        of the slope covered, in per cent of those that were not refused (normal covariate, Laplace
+        and other noise; simulation errors 1 to 3):
+
+        =================  ====  ===========  =====  ====  ==============
+        model              rows  reliability  score  wald  score infinite
+        =================  ====  ===========  =====  ====  ==============
+        logistic           30    0.8          99.1   98.3  6
+        logistic           100   0.3          97.8   94.9  34
+        Poisson            100   0.3          97.7   83.6  71
+        Poisson            100   0.6          98.9   97.3  14
+        negative binomial  100   0.3          100    87.1  60
+        negative binomial  100   0.6          96.1   94.7  0
+        =================  ====  ===========  =====  ====  ==============
+
+        References
+        ----------
+        E. C. Fieller (1954), Some problems in interval estimation, Journal of the Royal Statistical
+        Society B 16. doi:10.1111/j.2517-6161.1954.tb00159.x.
         """
-        return self._wald(alpha)
+        return self._sets(alpha, method, "noise in covariates, with uncertainty='noise+sampling'")
 
     def predict(self, exog: Any = None, *, exposure: Any = None, offset: Any = None) -> Any:
         """Return the expected response, shape (m,), at confidential values of the covariates.
@@ -256,9 +316,16 @@ class NoisyGLM(ColumnsResult):
     def _params(self) -> FloatArray:
         return np.asarray(self.roots[0])
 
-    @property
-    def _pvalues(self) -> FloatArray:
-        return self._wald_pvalues
+    @cached_property
+    def _score_sets(self) -> ScoreSets | None:
+        if self.equations is None:
+            return None
+        return ScoreSets.linearised(
+            self.equations,
+            self.root,
+            _to_units(self.moments),
+            lambda scores: _scaled(scores, self.cov_type, self.groups),
+        )
 
 
 def noisy_glm(
@@ -386,6 +453,13 @@ def noisy_glm(
     Corrected likelihoods are not concave and can have several maxima: starts are the naive fit
     and that fit with the attenuation taken off, only roots with -J positive definite count, and the
     one nearest the second start is taken.
+
+    Default intervals and ``pvalues`` are those of score sets, infinite where the rows do not bound
+    a coefficient, as few rows of low reliability often do not. ``t_test`` and ``wald_test``, and
+    all with ``uncertainty="noise"``, are by standard errors, which are too small there: with 100
+    rows at a reliability of 0.3 such 95 % intervals cover 84 to 96 % of slopes, or 90 to 91 % for
+    the noise alone (Poisson models also 91 to 92 % with 1,000 and 5,000 rows). ``conf_int`` of the
+    result has figures for both.
 
     References
     ----------
@@ -616,6 +690,22 @@ _ANY_SCORE = ("laplace", "geometric")
 # Estimation.
 
 
+def _to_units(moments: Moments) -> FloatArray:
+    """Return what makes coefficients from those of covariates with mean products 1."""
+    return np.asarray(moments.to_units * np.sqrt(len(moments.design.endog)))
+
+
+def _scaled(scores: FloatArray, cov_type: Covariance, groups: Any) -> FloatArray:
+    """Add scores up within groups, and scale them so that their products sum to a covariance."""
+    rows, columns = scores.shape
+    if groups is not None:
+        count = int(groups.max()) + 1
+        sums = np.zeros((count, columns))
+        add_by_group(sums, groups, scores)
+        return np.asarray(np.sqrt(cluster_correction(count, rows, columns)) * sums)
+    return scores * np.sqrt(rows / (rows - columns)) if cov_type == "HC1" else scores
+
+
 @dataclass(frozen=True)
 class _Model:
     """A design, in coordinates in which the mean of w·x·xᵀ is the identity."""
@@ -641,7 +731,7 @@ class _Model:
         response_variance = _response_variance(design)
         _check_response(law.family, design.endog, response_variance)
         moments = Moments.of(design)
-        to_units = moments.to_units * np.sqrt(len(design.endog))
+        to_units = _to_units(moments)
         sources = [of_rows(x, slice(None), to_units) for x in _sources(design, law)]
         rows = Rows(
             design.exog @ to_units,
@@ -877,16 +967,8 @@ class _Model:
         )
 
     def _covariance(self, root: Root, cov_type: Covariance, groups: Any) -> FloatArray:
-        rows, columns = root.scores.shape
-        scores, factor = root.scores, 1.0
-        if groups is not None:
-            count = int(groups.max()) + 1
-            scores = np.zeros((count, columns))
-            add_by_group(scores, groups, root.scores)
-            factor = cluster_correction(count, rows, columns)
-        elif cov_type == "HC1":
-            factor = rows / (rows - columns)
-        return factor * sandwich(root.slope, scores.T @ scores)
+        scores = _scaled(root.scores, cov_type, groups)
+        return sandwich(root.slope, scores.T @ scores)
 
     def _remarks(
         self, roots: list[Root], width: float, uncertainty: Uncertainty
@@ -936,6 +1018,7 @@ class _Model:
         use_t: bool,
     ) -> NoisyGLM:
         conditional = naive is not None and self.is_conditional
+        has_sets = naive is not None and self.sources and uncertainty == "noise+sampling"
         return NoisyGLM(
             design=self.design,
             covariance=np.asarray(self.to_units @ covariance @ self.to_units.T),
@@ -954,5 +1037,7 @@ class _Model:
             exposure=self.exposure,
             offset=self.offset,
             moments=self.moments,
+            equations=self.equations() if has_sets else None,
+            root=roots[0].beta,
             remarks=remarks,
         )

@@ -12,7 +12,6 @@ import numpy as np
 from dpinfer._check import (
     FloatArray,
     as_pandas,
-    check_alpha,
     check_flag,
     check_option,
 )
@@ -167,24 +166,13 @@ class NoisyRegression(ColumnsResult):
         E. C. Fieller (1954), Some problems in interval estimation, Journal of the Royal Statistical
         Society B 16. doi:10.1111/j.2517-6161.1954.tb00159.x.
         """
-        if method is None:
-            method = "score" if self._score_sets is not None else "wald"
-        if check_option(method, "method", ("score", "wald")) == "wald":
-            return self._wald(alpha)
-        level = check_alpha(alpha)
-        if self._score_sets is None:
-            raise InvalidParameterError(
-                "method must be 'wald' here: score sets are for noisy covariates without squares "
-                "or products of noisy columns, fitted by the method of moments, with "
-                "uncertainty='noise+sampling' and without groups, unless some are absorbed"
-            )
-        below, above = self._score_sets.ends(float(self._reference.isf(level / 2.0)))
-        unbounded = (
-            "the rows do not bound every coefficient: the variation of a noisy covariate that is "
-            "not noise is not clearly there, and infinite ends are right",
+        return self._sets(
+            alpha,
+            method,
+            "noisy covariates without squares or products of noisy columns, fitted by the method "
+            "of moments, with uncertainty='noise+sampling' and without groups, unless some are "
+            "absorbed",
         )
-        notes = unbounded if np.isinf(below).any() else ()
-        return self._intervals(level, below, above, f"{self.method}, score sets", *notes)
 
     @cached_property
     def fittedvalues(self) -> Any:
@@ -313,14 +301,6 @@ class NoisyRegression(ColumnsResult):
             and not self.design.curves
         )
         return ScoreSets.of(self.solution, self.groups) if offered else None
-
-    @property
-    def _pvalues(self) -> FloatArray:
-        if self._score_sets is None:
-            return self._wald_pvalues
-        return np.asarray(
-            2.0 * self._reference.sf(np.sqrt(self._score_sets.squared_ratio(-self._params)))
-        )
 
     @cached_property
     def _params(self) -> FloatArray:

@@ -132,7 +132,8 @@ def study(name, law, n, reliability, repeats):
             except (NotEstimableError, ConvergenceError):
                 counts[kind, 1] += 1
                 continue
-            lower, upper = (x[1] for x in map(np.asarray, fit.conf_int()))
+            method = "wald" if MODELS[name][2] else None
+            lower, upper = (x[1] for x in map(np.asarray, fit.conf_int(method=method)))
             counts[kind, 2] += np.isinf(lower)
             counts[kind, 3] += lower <= truth <= upper
     return counts
@@ -166,3 +167,48 @@ def test_all_models_and_laws():
                 print("|", " | ".join(cells), "|", flush=True)
                 fits = total[0, 0] - total[0, 1]
                 assert total[0, 3] >= 0.85 * fits
+
+
+SETS = [
+    ("logistic", "Laplace+Gaussian", 30, 0.8, 60),
+    ("logistic", "Laplace+geometric", 100, 0.3, 60),
+    ("logistic", "Gaussian", 100, 0.3, 100),
+    ("logistic, skew", "Laplace+geometric+Gaussian", 100, 0.6, 70),
+    ("Poisson", "Laplace+geometric+Gaussian", 100, 0.3, 70),
+    ("Poisson", "Laplace+geometric", 100, 0.6, 100),
+    ("Poisson", "Laplace+Gaussian", 100, 0.95, 80),
+    ("Poisson", "Laplace", 1000, 0.3, 50),
+    ("negative binomial", "Laplace+geometric", 100, 0.3, 60),
+    ("negative binomial", "Laplace", 100, 0.6, 80),
+]
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("row", SETS, ids=lambda row: "-".join(map(str, row)))
+def test_score_sets_of_models(row):
+    """About two minutes of processor time; the lines printed are those of the second table."""
+    name, laws, n, reliability, repeats = row
+    model, _, skew = name.partition(", ")
+    slope, draw, _ = MODELS[model]
+    truth, found, tables = np.array([0.5, slope]), [], 0
+    for law in laws.split("+"):
+        rng = np.random.default_rng([7, n, int(100 * reliability)])
+        noise = LAWS[law](SPREAD * np.sqrt(1.0 / reliability - 1.0))
+        for _ in range(repeats):
+            tables += 1
+            z = SPREAD / 2 * (rng.gamma(4.0, 1.0, n) - 4.0) if skew else rng.normal(0.0, SPREAD, n)
+            z = np.round(z)
+            response = draw(truth[0] + slope * z, rng)
+            exog = np.column_stack([np.ones(n), z + noise.rvs(n, rng=rng)])
+            try:
+                fit = fitted(model, response, exog, noise)
+            except (NotEstimableError, ConvergenceError):
+                continue
+            sets, wald = np.asarray(fit.conf_int()), np.asarray(fit.conf_int(method="wald"))
+            covered = [(x[:, 0] <= truth) & (truth <= x[:, 1]) for x in (sets, wald)]
+            found.append([*covered[0][::-1], covered[1][1], np.isinf(sets[1]).any()])
+    shares = 100.0 * np.mean(found, axis=0)
+    cells = [name, n, reliability, len(found), *(f"{x:.1f}" for x in shares[:3])]
+    cells += [f"{shares[3]:.0f}", f"{100 - 100 * len(found) / tables:.1f}"]
+    print("|", " | ".join(map(str, cells)), "|", flush=True)
+    assert shares[0] >= 90.0
