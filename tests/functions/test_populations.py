@@ -33,7 +33,8 @@ REFUSED = {
 HAVE_IT = {
     *("standardized_rate_confint", "standardized_rate_ratio_confint", "smr_confint"),
     *("survival_confint", "life_table_confint", "moments", "covariance_confint"),
-    *("correlation_confint", "histogram_quantile_confint", "cdf_bands"),
+    *("correlation_confint", "ordinal_correlation_confint", "histogram_quantile_confint"),
+    "cdf_bands",
     *("grouped_gini_confint", "grouped_lorenz_bands"),
 }
 
