@@ -266,7 +266,7 @@ def test_both_tails_against_the_sum_over_all_counts(counts, kind):
     rng, rows = np.random.default_rng(8), 120
     n = np.floor(np.exp(rng.uniform(0, np.log(5000), rows)))
     p = np.where(rng.random(rows) < 0.3, 10 ** rng.uniform(-4, -1, rows), rng.random(rows))
-    noise = kind(sigma=np.exp(rng.uniform(np.log(1.0), np.log(60), rows)))
+    noise = kind(sigma=np.exp(rng.uniform(np.log(0.4), np.log(40), rows)))
     if counts == "binomial":
         law = NoisyBinomial(nobs=n, value=p, noise=noise)
         spread = np.sqrt(n * p * (1 - p) + noise.variance)
