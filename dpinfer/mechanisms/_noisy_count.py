@@ -18,7 +18,14 @@ from dpinfer._numerics.counts import (
 )
 from dpinfer._numerics.lattice import alike, batches
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._row_tails import Counts, Events, Trials, row_tails
+from dpinfer.mechanisms._row_tails import (
+    Counts,
+    Events,
+    GaussianNoise,
+    Trials,
+    gaussian_outside,
+    row_tails,
+)
 from dpinfer.mechanisms.independent import IndependentNoise, groups, integer_cells
 from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw, ParametricLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Geometric, Laplace
@@ -221,10 +228,28 @@ class NoisyCount(ABC):
     ) -> FloatArray:
         """P(T <= low) + P(T >= high), of one shape, with the same conventions."""
         below, above = self._reached(low, slack, np.floor), self._reached(high, -slack, np.ceil)
+        short = self._is_short and 2 * below.size < _FILTER_FROM
+        if isinstance(self.noise, GaussianNoise) and not short:
+            found = self._outside_gaussian(self.noise, below, above)
+            if found is not None:
+                return found
         points, sign = np.empty((2, *below.shape)), np.ones((2, *below.shape))
         points[0], points[1], sign[0] = below, above, -1.0
         lower, upper = self._tail(points, sign)
         return np.asarray(lower + upper)
+
+    def _outside_gaussian(
+        self, noise: GaussianNoise, low: FloatArray, high: FloatArray
+    ) -> FloatArray | None:
+        shapes = (x.shape for x in self.parameters.values())
+        shape = np.broadcast_shapes(low.shape, noise.shape, *shapes)
+        ends = [np.broadcast_to(t, shape).ravel() for t in (low, high)]
+        rows, ends, kind = self._distinct(shape or (1,), ends)
+        counts = self._counts(rows)
+        if counts is None:
+            return None
+        found = gaussian_outside(counts, noise._take(rows) if noise.shape else noise, *ends)
+        return (found if kind is None else found[kind]).reshape(shape)
 
     def _reached(self, t: FloatArray, slack: FloatArray | float, whole: np.ufunc) -> FloatArray:
         """Return the points, or where the noise is whole the values that T takes."""
@@ -306,14 +331,8 @@ class NoisyCount(ABC):
 
     def _of_one_kind(self, t: FloatArray, sign: FloatArray) -> FloatArray:
         """Tails at points of shape (..., m), with noise of one kind: by closed forms, or sums."""
-        rows = np.broadcast_to(np.arange(t.shape[-1]), t.shape).ravel()
-        points, signs, noise, kind = t.ravel(), sign.ravel(), self.noise, None
-        if isinstance(noise, IntegerLaw) and points.size >= _FILTER_FROM:
-            # whole numbers come again and again
-            columns = (*self.parameters.values(), *map(np.asarray, noise._parameters().values()))
-            first, kind = alike([points, signs, *(x[rows] for x in columns if x.ndim)])
-            rows, points, signs = rows[first], points[first], signs[first]
-        noise = noise._take(rows) if noise.shape else noise
+        rows, (points, signs), kind = self._distinct(t.shape, [t.ravel(), sign.ravel()])
+        noise = self.noise._take(rows) if self.noise.shape else self.noise
         counts = self._counts(rows)
         found = None if counts is None else row_tails(counts, noise, points, signs)
         if found is None:
@@ -321,6 +340,17 @@ class NoisyCount(ABC):
             sums = [self._summed(line, "upper" if one[0] > 0.0 else "lower") for line, one in lines]
             return np.stack(sums).reshape(t.shape)
         return (found if kind is None else found[kind]).reshape(t.shape)
+
+    def _distinct(
+        self, shape: tuple[int, ...], columns: list[FloatArray]
+    ) -> tuple[NDArray[np.intp], list[FloatArray], NDArray[np.intp] | None]:
+        """Rows, columns and, where whole numbers come again and again, the kind of each point."""
+        rows = np.broadcast_to(np.arange(shape[-1]), shape).ravel()
+        if not (isinstance(self.noise, IntegerLaw) and rows.size >= _FILTER_FROM):
+            return rows, columns, None
+        own = (*self.parameters.values(), *map(np.asarray, self.noise._parameters().values()))
+        first, kind = alike([*columns, *(x[rows] for x in own if x.ndim)])
+        return rows[first], [x[first] for x in columns], kind
 
     def _summed(self, t: FloatArray, side: Side) -> FloatArray:
         """Sum the terms for each point, in blocks of points with like windows."""

@@ -17,7 +17,8 @@ rule is, exactly, Σ_m exp(-mcL)·P(T >= t - mL): what is left out of that sum i
 the tilted law of T beyond L, whose mean is t, by Bernstein's inequality; where t - L is below the
 mean, what is known of the terms is 1 less such a tail. Narrow noise is summed over its reach
 around t instead, and the tail of X beyond it is added: the terms are log-concave, and fall off on
-either side of the largest at least as fast as the noise does.
+either side of the largest at least as fast as the noise does. Both tails at once, where they are
+not small, are 1 less what is between them: one sum on the imaginary line, without a saddle point.
 
 Ends of intervals search for parameters, with slopes, to any probability and for any noise: they
 take the laws of counts from here, and add up terms (``intervals/_count_tails.py``).
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from math import factorial
 from typing import NamedTuple, TypeGuard
 
 import numpy as np
@@ -333,14 +335,32 @@ class Trials(NamedTuple):
         angle *= np.where(self.p <= self.q, self.n, -self.n)
         return angle
 
-    def cumulants(self) -> tuple[FloatArray, ...]:
-        """Return the second to the seventh."""
-        v, skew = self.p * self.q, self.q - self.p
-        spread = self.n * v
-        third = spread * skew
-        fourth, fifth = spread * (1.0 - 6.0 * v), third * (1.0 - 12.0 * v)
-        sixth = spread * (1.0 - 30.0 * v + 120.0 * np.square(v))
-        return spread, third, fourth, fifth, sixth, third * (1.0 - 60.0 * v + 360.0 * np.square(v))
+    def cumulants(self) -> tuple[tuple[FloatArray, ...], tuple[FloatArray, ...]]:
+        """Return those of the orders 2, 4, ..., 10 and 3, 5, ..., 11."""
+        v = self.p * self.q
+        even, odd = (
+            [first * np.polynomial.polynomial.polyval(v, parts) for parts in table]
+            for first, table in (
+                (self.n * v, _EVEN_CUMULANTS),
+                (self.n * v * (self.q - self.p), _ODD_CUMULANTS),
+            )
+        )
+        return tuple(even), tuple(odd)
+
+
+_EVEN_CUMULANTS = (
+    (1.0,),
+    (1.0, -6.0),
+    (1.0, -30.0, 120.0),
+    (1.0, -126.0, 1680.0, -5040.0),
+    (1.0, -510.0, 17640.0, -151200.0, 362880.0),
+)
+"""Cumulants of one trial over v = pq, in powers of v: each is v·d/dp of the one before."""
+
+_ODD_CUMULANTS = tuple(
+    tuple((k + 1.0) * part for k, part in enumerate(parts)) for parts in _EVEN_CUMULANTS
+)
+"""The same of those that follow, over v·(q - p)."""
 
 
 class Events(NamedTuple):
@@ -413,8 +433,8 @@ class Events(NamedTuple):
     def phase(self, sine: FloatArray, half_sine: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(self.rate * (sine - y))
 
-    def cumulants(self) -> tuple[FloatArray, ...]:
-        return (self.rate,) * 6
+    def cumulants(self) -> tuple[tuple[FloatArray, ...], tuple[FloatArray, ...]]:
+        return (self.rate,) * 5, (self.rate,) * 5
 
 
 Counts = Trials | Events
@@ -513,8 +533,23 @@ _LOWEST = -800.0
 
 _HOPELESS = 40.0
 
-_MANY = 200.0
-"""From this standard deviation of X on, cumulants give its characteristic function to 1e-16."""
+_MANY = 225.0
+"""From this variance V of X on, eleven cumulants give its characteristic function to 1e-16.
+
+The first term left out is at most V·(12/(eV))⁶/12! once exp(-Vy²/2) has made it smaller.
+"""
+
+_NARROWEST = 0.5
+"""From this σ on no more than two multiples of the period of X on a side matter."""
+
+_SMALLEST_TURN = 1e-17
+
+_FURTHEST = 3.0
+_LEAST = 1e-3
+"""Both tails are found as the rest of the whole up to so many standard deviations, from here on."""
+
+_WRAPPED = 42.0
+"""What wraps around there is less than 2·e^-42 = 1e-18."""
 
 
 def gaussian_tail(
@@ -549,6 +584,126 @@ def gaussian_tail(
     return np.where(other, 1.0 - tail, tail)
 
 
+def gaussian_outside(
+    counts: Counts, noise: GaussianNoise, low: FloatArray, high: FloatArray
+) -> FloatArray:
+    """P(T <= low) + P(T >= high), as exact as :func:`gaussian_tail`; whole ends as there."""
+    sigma = np.broadcast_to(np.asarray(noise.sigma, dtype=np.float64), low.shape)
+    left, right = counts.excess(low), counts.excess(high)
+    outside = np.zeros(low.size)
+    spread = np.sqrt(np.square(sigma) + counts.variance)
+    near = (np.maximum(-left, right) <= _FURTHEST * spread) & (right >= left)
+    wide = sigma >= _NARROW
+    with np.errstate(all="ignore"):
+        inner = np.flatnonzero(near & wide)
+        for start in range(0, inner.size, _LINES):
+            rows = inner[start : start + _LINES]
+            ends = left[rows], right[rows]
+            outside[rows] = 1.0 - _within(counts.take(rows), sigma[rows], *ends, noise.is_integer)
+        if not noise.is_integer:
+            waves = ~wide & (sigma >= _NARROWEST) & (counts.variance >= _MANY)
+            inner = np.flatnonzero(near & waves)
+            for start in range(0, inner.size, _LINES):
+                rows = inner[start : start + _LINES]
+                ends = left[rows], right[rows]
+                whole = np.round(0.5 * (low[rows] + high[rows]))
+                part = 0.5 * ((low[rows] - whole) + (high[rows] - whole))
+                outside[rows] = 1.0 - _between(counts.take(rows), sigma[rows], *ends, part)
+    rest = np.flatnonzero(~(outside >= _LEAST))
+    if rest.size:
+        some, law, one = counts.take(rest), _taken(noise, rest), np.ones(rest.size)
+        outside[rest] = gaussian_tail(some, law, low[rest], -one)
+        outside[rest] += gaussian_tail(some, law, high[rest], one)
+    return outside
+
+
+def _within(
+    law: Counts, sigma: FloatArray, left: FloatArray, right: FloatArray, whole: bool
+) -> FloatArray:
+    """P(left < T - E[T] < right), by the trapezoidal rule on the imaginary line.
+
+    With the step 2π/L the rule adds, exactly, the probabilities of the same range moved by all
+    multiples of L.
+    """
+    variance = np.square(sigma)
+    centre, width = 0.5 * (left + right), right - left - float(whole)
+    period = bernstein_radius(law.variance + variance, _WRAPPED) + np.maximum(-left, right)
+    step = 2.0 * np.pi / period
+    total = np.zeros(sigma.size)
+    count = np.ceil(_extent(law.variance, variance) / step)
+    for at, number in _blocks_of(law.variance, count):
+        y = (number + 1.0) * step[at]
+        wave = _Wave.at(y)
+        log, angle = wave.transform(law.take(at))
+        log -= (0.5 * variance[at]) * wave.square
+        angle -= centre[at] * y
+        terms = np.exp(log, out=log)
+        # the cosine is (1 - tan²)/(1 + tan²) of the half
+        angle *= 0.5
+        cosine = np.square(np.tan(angle, out=angle), out=angle)
+        terms *= (1.0 - cosine) / (1.0 + cosine)
+        terms *= _sine((0.5 * width[at]) * y)
+        terms /= _sine(0.5 * y) if whole else 0.5 * y
+        total[at] = terms.sum(axis=0)
+    return np.asarray((width + 2.0 * total) / period)
+
+
+def _between(
+    law: Counts, sigma: FloatArray, left: FloatArray, right: FloatArray, part: FloatArray
+) -> FloatArray:
+    """P(left < T - E[T] < right) by the same rule, beside narrow noise, for a variance of X > 225.
+
+    With L whole, E[exp(iyX)] is the same at the nodes around each multiple 2πm of its period, and
+    negligible elsewhere. ``part`` is the middle of the range less a whole number.
+    """
+    variance = np.square(sigma)
+    centre, width = 0.5 * (left + right), right - left
+    radius = bernstein_radius(law.variance + variance, _WRAPPED)
+    period = np.ceil(radius + np.maximum(-left, right))
+    step = 2.0 * np.pi / period
+    # 1 - cos y >= .97·y²/2 up to y = .6, which is further than e^-36
+    count = np.ceil(np.sqrt(2.0 * (_DEPTH + 2.0) / (0.97 * law.variance)) / step)
+    most = int(np.sqrt(2.0 * (_DEPTH + 2.0)) / (2.0 * np.pi * _NARROWEST) + 0.1)
+    turns = [(m, np.exp(-2.0 * np.square(np.pi * m * sigma))) for m in range(1, most + 1)]
+    total = np.zeros(sigma.size)
+    for m, size in turns:
+        angles = 2.0 * np.pi * m * part, np.pi * m * width
+        total += size * np.cos(angles[0]) * np.sin(angles[1]) / (np.pi * m)
+    for at, number in _blocks(count):
+        y = (number + 1.0) * step[at]
+        log, angle = _Wave.at(y).transform(law.take(at))
+        log -= (0.5 * variance[at]) * np.square(y)
+        angle -= centre[at] * y
+        (cos_a, sin_a), (cos_b, sin_b) = _circle(angle), _circle((0.5 * width[at]) * y)
+        terms = cos_a * sin_b / (0.5 * y)
+        fall = np.exp((-2.0 * np.pi * variance[at]) * y)
+        for m, size in turns:
+            if not np.any(size[at] > _SMALLEST_TURN):
+                break
+            turn, wave = 2.0 * np.pi * m * part[at], np.pi * m * width[at]
+            for sign, factor in ((1.0, fall**m), (-1.0, fall**-m)):
+                factor *= size[at]
+                factor *= cos_a * np.cos(turn) + sin_a * (sign * np.sin(turn))
+                factor *= sin_b * np.cos(wave) + cos_b * (sign * np.sin(wave))
+                factor /= 0.5 * y + sign * np.pi * m
+                terms += factor
+        terms *= np.exp(log, out=log)
+        total[at] += terms.sum(axis=0)
+    return np.asarray((width + 2.0 * total) / period)
+
+
+def _circle(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Cosine and sine."""
+    half = np.tan(0.5 * x)
+    square = np.square(half)
+    return (1.0 - square) / (1.0 + square), 2.0 * half / (1.0 + square)
+
+
+def _sine(x: FloatArray) -> FloatArray:
+    half = np.tan(0.5 * x)
+    return np.asarray(2.0 * half / (1.0 + np.square(half)))
+
+
 class Lines(NamedTuple):
     """Tails beyond t, above it (sign 1) or below, at most 1/2 or so."""
 
@@ -571,7 +726,7 @@ class Lines(NamedTuple):
         step = 2.0 * np.pi / period
         total = np.zeros(c.size)
         count = np.ceil(_extent(law.variance, variance) / step) + 1.0
-        for at, y in _blocks(np.where(height > _LOWEST, count, 0.0)):
+        for at, y in _blocks_of(law.variance, np.where(height > _LOWEST, count, 0.0)):
             own = (self.sigma[at], self.sign[at], c[at], off[at])
             total[at] = _nodes(law.take(at), *own, y * step[at], noise.is_integer)
         known = np.where(np.abs(self.excess) < period, 1.0 / np.expm1(c * period), 0.0)
@@ -643,6 +798,14 @@ def _blocks(lengths: FloatArray) -> Iterator[tuple[Rows, FloatArray]]:
         yield rows, np.arange(lengths[rows[-1]])[:, np.newaxis]
 
 
+def _blocks_of(variance: FloatArray, lengths: FloatArray) -> Iterator[tuple[Rows, FloatArray]]:
+    """Yield the same, rows of which cumulants say enough apart from others."""
+    many = variance >= _MANY
+    for chosen in (many, ~many):
+        if chosen.any():
+            yield from _blocks(np.where(chosen, lengths, 0.0))
+
+
 def _extent(counts: FloatArray, noise: FloatArray) -> FloatArray:
     """From where on the integrand is below e^-34 of its value at 0, by the variances."""
     # the logarithm falls by noise·y²/2 + counts·(1 - cos y), and 1 - cos y >= y²/2 - y⁴/24
@@ -657,6 +820,54 @@ def _extent(counts: FloatArray, noise: FloatArray) -> FloatArray:
     return np.where(least < _DEPTH, alone, np.minimum(np.sqrt(_DEPTH * square), alone))
 
 
+class _Wave(NamedTuple):
+    """Nodes y on the imaginary line."""
+
+    y: FloatArray
+    square: FloatArray
+
+    @classmethod
+    def at(cls, y: FloatArray) -> _Wave:
+        return cls(y, np.square(y))
+
+    def transform(self, law: Counts) -> tuple[FloatArray, FloatArray]:
+        """Logarithm of the modulus and argument of E[exp(iy(X - E[X]))]."""
+        y, square = self
+        if float(law.variance.min()) < _MANY:
+            sine, half_square = _sines(y)
+            return law.log_modulus(half_square), law.phase(sine, half_square, y)
+        even, odd = law.cumulants()
+        log, angle = _alternating(even, square, 2), _alternating(odd, square, 3)
+        log *= square
+        angle *= square
+        angle *= y
+        return log, angle
+
+
+def _alternating(cumulants: tuple[FloatArray, ...], square: FloatArray, order: int) -> FloatArray:
+    """-κ/order! + square·κ'/(order + 2)! - …, in which κ and κ' are cumulants."""
+    parts = [
+        (1.0 if k % 2 else -1.0) / factorial(order + 2 * k) * x for k, x in enumerate(cumulants)
+    ]
+    total = parts[-1] * square
+    for part in parts[-2:0:-1]:
+        total += part
+        total *= square
+    total += parts[0]
+    return total
+
+
+def _sines(y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Sine of y, and the square of that of y/2."""
+    # NumPy's tangent is vectorised, its sine is not: the sine of 2a is 2·tan a/(1 + tan² a)
+    tangent = np.tan(0.5 * y)
+    half_square = np.square(tangent)
+    sine = 2.0 / (1.0 + half_square)
+    half_square *= 0.5 * sine
+    sine *= tangent
+    return sine, half_square
+
+
 def _nodes(
     law: Counts,
     sigma: FloatArray,
@@ -667,27 +878,16 @@ def _nodes(
     whole: bool,
 ) -> FloatArray:
     """Sum of the integrand, over E[exp(c(T - t))], over nodes ±y of which the first is 0."""
-    square = np.square(y)
-    # NumPy's tangent is vectorised, its sine is not: the sine of 2a is 2·tan a/(1 + tan² a)
-    tangent = np.tan(0.5 * y)
-    half_square = np.square(tangent)
-    sine = 2.0 / (1.0 + half_square)
-    half_square *= 0.5 * sine
-    sine *= tangent
-    if float(law.variance.min()) >= np.square(_MANY):
-        k2, k3, k4, k5, k6, k7 = law.cumulants()
-        log = -square * (k2 / 2.0 - square * (k4 / 24.0 - square * (k6 / 720.0)))
-        angle = -y * square * (k3 / 6.0 - square * (k5 / 120.0 - square * (k7 / 5040.0)))
-    else:
-        log, angle = law.log_modulus(half_square), law.phase(sine, half_square, y)
+    wave = _Wave.at(y)
+    log, angle = wave.transform(law)
     angle *= sign
     angle += y * off
     if whole:  # 1/(1 - exp(-c - iy))
+        imaginary, real = _sines(y)
         fall = np.exp(-c)
-        half_square *= 2.0 * fall
-        half_square -= np.expm1(-c)
-        sine *= fall
-        real, imaginary = half_square, sine
+        real *= 2.0 * fall
+        real -= np.expm1(-c)
+        imaginary *= fall
     else:
         real, imaginary = c, y
     # the real part of exp(log + i·angle)/(real + i·imaginary)
@@ -696,7 +896,7 @@ def _nodes(
     angle *= 0.5
     terms = np.tan(angle, out=angle)
     terms *= 2.0 / (1.0 + np.square(terms))
-    log -= 0.5 * np.square(sigma) * square
+    log -= 0.5 * np.square(sigma) * wave.square
     terms *= np.exp(log, out=log)
     size = np.square(imaginary)
     size += np.square(real)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import importlib.util
 import io
 import os
 import re
@@ -244,28 +245,86 @@ def read_csv(path: Path, types: Mapping[str, str], limit: Limit) -> pd.DataFrame
     names = _names(path, limit)
     if any(names.count(name) != 1 for name in types):
         raise KeyError("each column must be there once")
+    if importlib.util.find_spec("pyarrow") is not None:
+        try:
+            return _collected(_arrow_parts(path, types, limit), types, limit)
+        except (ValueError, LookupError, NotImplementedError) as error:
+            if isinstance(error, DPInferError):
+                raise
+            # what Arrow does not take is taken, or named, below
     try:
-        return _columns(path, types, names, limit, watched=True)
+        return _collected(_parts(path, types, names, limit, watched=True), types, limit)
     except _UnevenError:
         for line, row in _rows(path, limit):
             if len(row) != len(names):
                 words = f"must have {len(names)} cells, got {len(row)}"
                 raise IncompatibleReleaseError(f"line {line}: {words}") from None
-        return _columns(path, types, names, limit, watched=False)
+        return _collected(_parts(path, types, names, limit, watched=False), types, limit)
 
 
-def _columns(
+Part = FloatArray | tuple[NDArray[Any], list[str]]
+"""Some rows of a column: numbers, or places in a list of texts, -1 where a cell is empty."""
+
+
+def _arrow_parts(path: Path, types: Mapping[str, str], limit: Limit) -> Iterator[list[Part]]:
+    """Yield columns by parts, as Arrow reads them; it refuses rows with too few or many cells."""
+    pa, csv_ = require("pyarrow", EXTRA), require("pyarrow.csv", EXTRA)
+    text, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
+    with decompressed(path, limit) as stream:
+        reader = csv_.open_csv(
+            pa.PythonFile(_WithoutNul(stream), "r"),
+            csv_.ReadOptions(use_threads=False, block_size=CHUNK),
+            csv_.ParseOptions(newlines_in_values=True),
+            csv_.ConvertOptions(
+                column_types={n: number if t == "value" else text for n, t in types.items()},
+                include_columns=list(types),
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+        for batch in reader:
+            yield [
+                _floats_of(column)
+                if kind == "value"
+                else (column.indices.fill_null(-1).to_numpy(), column.dictionary.to_pylist())
+                for column, kind in zip(batch.columns, types.values(), strict=True)
+            ]
+
+
+def _floats_of(column: Any) -> FloatArray:
+    """Return the numbers of an Arrow array, NaN where there is none; a cell may not say "nan"."""
+    numbers: FloatArray = column.to_numpy(zero_copy_only=False)
+    if np.count_nonzero(np.isnan(numbers)) != column.null_count:
+        raise ValueError("a cell that is no number")
+    return numbers
+
+
+class _WithoutNul(io.RawIOBase):
+    """Reads a stream, and stops where it holds a byte of 0, which no text has."""
+
+    def __init__(self, stream: io.RawIOBase) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = self._stream.readinto(buffer) or 0
+        if b"\0" in bytes(memoryview(buffer)[:size]):
+            raise ValueError("line contains NUL")
+        return size
+
+
+def _parts(
     path: Path, types: Mapping[str, str], names: list[str], limit: Limit, *, watched: bool
-) -> pd.DataFrame:
+) -> Iterator[list[Part]]:
+    """Yield columns by parts, as pandas reads them."""
     import pandas as pd
 
     # before version 3.1 the last digits are read exactly only if that is asked for
     early = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
     options: dict[str, Any] = {"float_precision": "round_trip"} if early else {}
     places = {name: names.index(name) for name in types}
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in types}
-    texts: dict[str, dict[str, int]] = {name: {} for name in types}
-    size = 0
     with decompressed(path, limit) as stream:
         source = io.BufferedReader(_Even(stream, len(names)) if watched else stream, CHUNK)
         for frame in pd.read_csv(
@@ -281,17 +340,33 @@ def _columns(
             chunksize=ROWS,
             **options,
         ):
-            for name, at in places.items():
-                part = frame[at].to_numpy()
-                if types[name] != "value":
-                    codes, distinct = pd.factorize(part)
-                    known = texts[name]
-                    size += sum(len(text) for text in distinct if text not in known)
-                    numbers = [known.setdefault(text, len(known)) for text in distinct]
-                    part = np.array([*numbers, -1], dtype=np.int32)[codes]
+            columns = {name: frame[at].to_numpy() for name, at in places.items()}
+            yield [
+                part if types[name] == "value" else pd.factorize(part)
+                for name, part in columns.items()
+            ]
+
+
+def _collected(
+    blocks: Iterator[list[Part]], types: Mapping[str, str], limit: Limit
+) -> pd.DataFrame:
+    import pandas as pd
+
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in types}
+    texts: dict[str, dict[str, int]] = {name: {} for name in types}
+    size = 0
+    for block in blocks:
+        for name, part in zip(types, block, strict=True):
+            if isinstance(part, tuple):
+                codes, distinct = part
+                known = texts[name]
+                size += sum(len(text) for text in distinct if text not in known)
+                numbers = [known.setdefault(text, len(known)) for text in distinct]
+                parts[name].append(np.array([*numbers, -1], dtype=np.int32)[codes])
+            else:
                 parts[name].append(part)
-                size += part.nbytes
-            limit.check(size)
+            size += parts[name][-1].nbytes
+        limit.check(size)
     columns: dict[str, Any] = {}
     for name, own in parts.items():
         columns[name] = np.concatenate(own)

@@ -1,5 +1,6 @@
 """The laws of noisy binomial and Poisson counts against high-precision sums and themselves."""
 
+import math
 import tracemalloc
 from functools import cache, partial
 from itertools import accumulate
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer._numerics.counts import binom_pmf
+from dpinfer._numerics.counts import binom_pmf, poisson_pmf
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import (
     DiscreteGaussian,
@@ -253,6 +254,34 @@ def test_a_billion_trials_against_the_sum_over_all_that_matter(noise):
             expected = pmf @ noise.cdf(sign * (k - t))
             # 3e5 products are added up
             np.testing.assert_allclose(tail(np.asarray(t)), expected, rtol=2e-12)
+    both = one.outside(*np.round(n * p + sd * np.array([[-0.4], [1.3]])))
+    expected = [one.lower(np.round(n * p - 0.4 * sd)), one.upper(np.round(n * p + 1.3 * sd))]
+    np.testing.assert_allclose(both, sum(expected), rtol=2e-13)
+
+
+@pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian])
+@pytest.mark.parametrize("counts", ["binomial", "Poisson"])
+def test_both_tails_against_the_sum_over_all_counts(counts, kind):
+    """Rows of few and many trials, narrow and wide noise, near the mean and far from it."""
+    rng, rows = np.random.default_rng(8), 120
+    n = np.floor(np.exp(rng.uniform(0, np.log(5000), rows)))
+    p = np.where(rng.random(rows) < 0.3, 10 ** rng.uniform(-4, -1, rows), rng.random(rows))
+    noise = kind(sigma=np.exp(rng.uniform(np.log(0.4), np.log(40), rows)))
+    if counts == "binomial":
+        law = NoisyBinomial(nobs=n, value=p, noise=noise)
+        spread = np.sqrt(n * p * (1 - p) + noise.variance)
+    else:
+        law, spread = NoisyPoisson(rate=n * p, noise=noise), np.sqrt(n * p + noise.variance)
+    low, high = n * p - spread * rng.uniform(0, 4, rows), n * p + spread * rng.uniform(0, 4, rows)
+    if noise.is_integer:
+        low, high = np.floor(low), np.ceil(high)
+    found = law.outside(low, high)
+    for i in range(rows):
+        k = np.arange(n[i] + 1 if counts == "binomial" else n[i] * p[i] + 20 * spread[i])
+        pmf = binom_pmf(k, n[i], p[i]) if counts == "binomial" else poisson_pmf(k, n[i] * p[i])
+        own = noise.take(i)
+        expected = math.fsum(pmf * (own.cdf(low[i] - k) + own.cdf(k - high[i])))
+        np.testing.assert_allclose(found[i], expected, rtol=5e-13)
 
 
 def test_rows_of_different_laws_are_those_laws():

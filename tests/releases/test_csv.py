@@ -1,7 +1,8 @@
-"""CSV files are read and written without PyArrow, and as PyArrow does."""
+"""CSV files are read and written with PyArrow as without it."""
 
 import copy
 import gzip
+import importlib.util
 import json
 import subprocess
 import sys
@@ -30,6 +31,13 @@ def place(folder, table, keys=("k",), kind="string", name="t.csv"):
     return path
 
 
+@pytest.fixture(params=["with PyArrow", "without"])
+def _route(request, monkeypatch):
+    if request.param == "without":
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+
+@pytest.mark.usefixtures("_route")
 @pytest.mark.parametrize(
     ("table", "labels"),
     [
@@ -53,6 +61,14 @@ def test_labels_are_read_as_they_stand(tmp_path, table, labels):
     assert release.values.tolist() == [1, 2]
 
 
+@pytest.mark.usefixtures("_route")
+@pytest.mark.parametrize("cell", ["nan", "NaN", "+", "1_0", "0x1p3", "1,5"])
+def test_what_is_no_number(tmp_path, cell):
+    with pytest.raises(DPInferError, match="line 2"):
+        dpi.read_release(place(tmp_path, f"k,v\na,{cell}\n"))
+
+
+@pytest.mark.usefixtures("_route")
 @pytest.mark.parametrize(
     ("table", "line"),
     [
