@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpinfer._check import FloatArray
+from dpinfer._check import FloatArray, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.independent import groups as parts_of
 from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
@@ -79,6 +79,52 @@ def _kind(law: Any) -> Kind:
     if isinstance(law, DiscreteGaussian) and np.min(law.sigma) >= LEAST_SIGMA:
         return "gaussian"
     return "other"
+
+
+def corrected_sources(design: Design, response: Law) -> list[Source]:
+    """Return the noises of the covariates, refusing those that scores are not corrected for."""
+    errors = design.errors
+    if errors.shared:
+        raise InvalidParameterError(
+            "noise must have independent errors of columns for noisy_glm, got covariances: "
+            "noisy_ols takes them, for least squares"
+        )
+    bent = {i for pair in design.curves for i in pair}
+    return [
+        _allowed(source, response, column, law, source.column in bent)
+        for source, column, law in sources_of(design)
+    ]
+
+
+def _allowed(source: Source, response: Law, column: Any, law: Any, bent: bool) -> Source:
+    if bent and response.family != "gaussian" and source.kind not in _ANY_SCORE:
+        raise InvalidParameterError(
+            f"noise[{column!r}] must be Laplace or Geometric where the formula has its square or "
+            f"its product with another noisy column, for family={response.family!r}, got "
+            f"{show(law)}"
+        )
+    taken = {
+        "gaussian": ("laplace", "geometric", "gaussian", "other"),
+        "poisson": ("laplace", "geometric", "gaussian"),
+        "logit": ("laplace", "geometric", "gaussian"),
+    }.get(response.link if response.family == "binomial" else response.family, _ANY_SCORE)
+    if source.kind in taken:
+        return source
+    gaussian = (
+        f", Gaussian, or DiscreteGaussian with sigma >= {LEAST_SIGMA:g}"
+        if "gaussian" in taken
+        else " (Gaussian noise has an exact correction for the logit and the Poisson model only)"
+    )
+    raise InvalidParameterError(
+        f"noise[{column!r}] must be a law that scores are corrected for, Laplace, Geometric"
+        f"{gaussian}, for family={response.family!r} and link={response.link!r}, got "
+        f"{'standard deviations' if law is None else show(law)}: least squares takes any, by "
+        "noisy_ols or family='gaussian'"
+    )
+
+
+_ANY_SCORE = ("laplace", "geometric")
+"""Noises whose corrections are exact for any score."""
 
 
 def of_rows(source: Source, rows: slice, to_units: FloatArray) -> Source:

@@ -39,7 +39,7 @@ from dpinfer.regression._moments import (
     cluster_correction,
     weakness,
 )
-from dpinfer.regression._polynomials import LEAST_SIGMA, PolynomialScores, of_rows, sources_of
+from dpinfer.regression._polynomials import PolynomialScores, corrected_sources, of_rows
 from dpinfer.regression._results import ColumnsResult
 from dpinfer.regression._score_sets import ScoreSets
 from dpinfer.regression.least_squares import (
@@ -639,54 +639,6 @@ def _check_response(family: GlmFamily, response: FloatArray, variance: FloatArra
         )
 
 
-# Noises of the covariates.
-
-
-def _sources(design: Design, response: Law) -> list[Source]:
-    errors = design.errors
-    if errors.shared:
-        raise InvalidParameterError(
-            "noise must have independent errors of columns for noisy_glm, got covariances: "
-            "noisy_ols takes them, for least squares"
-        )
-    bent = {i for pair in design.curves for i in pair}
-    return [
-        _allowed(source, response, column, law, source.column in bent)
-        for source, column, law in sources_of(design)
-    ]
-
-
-def _allowed(source: Source, response: Law, column: Any, law: Any, bent: bool) -> Source:
-    if bent and response.family != "gaussian" and source.kind not in _ANY_SCORE:
-        raise InvalidParameterError(
-            f"noise[{column!r}] must be Laplace or Geometric where the formula has its square or "
-            f"its product with another noisy column, for family={response.family!r}, got "
-            f"{show(law)}"
-        )
-    taken = {
-        "gaussian": ("laplace", "geometric", "gaussian", "other"),
-        "poisson": ("laplace", "geometric", "gaussian"),
-        "logit": ("laplace", "geometric", "gaussian"),
-    }.get(response.link if response.family == "binomial" else response.family, _ANY_SCORE)
-    if source.kind in taken:
-        return source
-    gaussian = (
-        f", Gaussian, or DiscreteGaussian with sigma >= {LEAST_SIGMA:g}"
-        if "gaussian" in taken
-        else " (Gaussian noise has an exact correction for the logit and the Poisson model only)"
-    )
-    raise InvalidParameterError(
-        f"noise[{column!r}] must be a law that scores are corrected for, Laplace, Geometric"
-        f"{gaussian}, for family={response.family!r} and link={response.link!r}, got "
-        f"{'standard deviations' if law is None else show(law)}: least squares takes any, by "
-        "noisy_ols or family='gaussian'"
-    )
-
-
-_ANY_SCORE = ("laplace", "geometric")
-"""Noises whose corrections are exact for any score."""
-
-
 # Estimation.
 
 
@@ -732,7 +684,7 @@ class _Model:
         _check_response(law.family, design.endog, response_variance)
         moments = Moments.of(design)
         to_units = _to_units(moments)
-        sources = [of_rows(x, slice(None), to_units) for x in _sources(design, law)]
+        sources = [of_rows(x, slice(None), to_units) for x in corrected_sources(design, law)]
         rows = Rows(
             design.exog @ to_units,
             design.endog,
