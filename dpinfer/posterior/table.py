@@ -109,7 +109,7 @@ def table_posterior(
         there is. Hierarchical priors need a chain, and so do ``moves``.
     engine : {"numpy", "numba"}
         What tries the moves of chains. ``"numba"``, which needs the extra of this name, compiles
-        the loops over them: the same draws, 4 to 17 times as fast for 6 to 2,016 cells. Under a
+        the loops over them: the same draws, 2.5 to 17 times as fast for 6 to 2,016 cells. Under a
         prior with very large counts, whose probabilities it tabulates, it may be refused.
     rng : None, int or numpy.random.Generator, optional
         Source of randomness; an int is a seed.
