@@ -544,8 +544,9 @@ def noisy_ols(
     check_option(nonlinear, "nonlinear", _NONLINEAR)
     again: dict[Any, Any] = {}
     if absorb is not None and (instrument is not None or method == "fuller"):
+        beside = "method='fuller'" if instrument is None else "instrument"
         raise InvalidParameterError(
-            f"absorb must be left out with {'instrument' if instrument else 'method=fuller'}, "
+            f"absorb must be left out with {beside}, "
             "for which no intervals are known that hold with the effects of many groups: give few "
             "groups as C(group)"
         )

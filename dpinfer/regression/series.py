@@ -218,7 +218,8 @@ class LocalLevel(Listed, Plotted):
         variance is not known, this is no exact test: of 60 simulated series each, of 60 days with
         noise of variance 800 and then 50, it rejected at 5 % in 5, 7 and 3 % (Laplace, variances of
         steps 16, 4 and 0), 7 % (Gaussian, 16), and 8 % with a tenth
-        of the days not released; of 30 days in 18 %, which are refused.
+        of the days not released, and with a trend in 1 of 40; of 30 days in 18 %, which are
+        refused.
 
         References
         ----------
