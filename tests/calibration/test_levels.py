@@ -215,7 +215,7 @@ def measured(name, law, everywhere, look=16):
     """Yield each setting, its rates and their excess in standard errors, in doubt found anew."""
     grid, limits = GRID[name], np.maximum(LEVELS, KNOWN.get(name, 0.0))
     for s in chosen(name, law, everywhere):
-        runs = grid.runs if everywhere else grid.runs // 2
+        runs = grid.runs if everywhere else grid.runs // 4
         rates = grid.rates(s, runs, seeded(name, s))
         if rates is None:
             continue

@@ -91,7 +91,7 @@ def test_coverage_on_a_grid(name, nobs, epsilon, means, reps):
 @pytest.mark.parametrize("method", ["exact", "tail-bound"])
 def test_smallest_samples_with_a_range_cover(method):
     # just enough observations: the failure of the histogram takes its full share of alpha
-    alpha, reps = 0.1, 4000
+    alpha, reps = 0.1, 2000
     nobs = next(
         n
         for n in range(10, 2000)

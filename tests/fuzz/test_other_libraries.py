@@ -33,12 +33,16 @@ NAMED = {"parent", "hierarchy", "shares"}
 
 
 def columns():
-    """Names of functions with their arguments that are columns of numbers."""
+    """Names of functions, each with its arguments that are columns of numbers."""
     for name, arguments in VALID.items():
-        for argument, value in arguments.items():
-            plain = isinstance(value, list) and len(value) > 1
-            if plain and all(type(item) in (int, float) for item in value):
-                yield name, argument
+        found = {
+            argument: value
+            for argument, value in arguments.items()
+            if argument not in PAIRS | NAMED and isinstance(value, list) and len(value) > 1
+            if all(type(item) in (int, float) for item in value)
+        }
+        if found:
+            yield name, found
 
 
 def numbers_of(result):
@@ -63,15 +67,11 @@ def test_columns_of_numbers(kind):
     seen, compared = [], 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpinfer.errors.DPInferWarning)
-        for name, argument in columns():
-            if argument in PAIRS | NAMED:
-                continue
-            function, arguments = public(name), VALID[name]
-            column = KINDS[kind](list(arguments[argument]))
-            wanted = wanted_of(name)
-            found = numbers_of(function(**arguments | {argument: column}))
-            np.testing.assert_allclose(found, wanted, rtol=1e-12, err_msg=f"{name}: {argument}")
+        for name, given in columns():
+            columns_of_kind = {argument: KINDS[kind](value) for argument, value in given.items()}
+            found = numbers_of(public(name)(**VALID[name] | columns_of_kind))
+            np.testing.assert_allclose(found, wanted_of(name), rtol=1e-12, err_msg=name)
             seen.append(name)
-            compared += wanted.size > 0
+            compared += found.size > 0
     assert len(seen) > 60
     assert compared > 40
