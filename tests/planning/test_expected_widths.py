@@ -201,10 +201,17 @@ def test_width_is_the_average_of_simulated_exact_intervals(law, is_total):
 
 
 @pytest.mark.parametrize(
-    "reps", [pytest.param(12, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.study)]
+    ("law", "is_total", "reps"),
+    [
+        *(pytest.param(LAWS[0], total, 12, marks=pytest.mark.slow) for total in (False, True)),
+        *(
+            pytest.param(law, total, 60, marks=pytest.mark.study)
+            for law in LAWS[:3]
+            for total in (False, True)
+        ),
+    ],
+    ids=repr,
 )
-@pytest.mark.parametrize("is_total", [False, True])
-@pytest.mark.parametrize("law", LAWS[:3], ids=lambda law: type(law).__name__)
 def test_width_is_the_average_of_many_exact_intervals(law, is_total, reps):
     nobs, value = 60, 0.3
     pairs = published(nobs, value, law, law, is_total, reps, np.random.default_rng(7))
@@ -213,7 +220,7 @@ def test_width_is_the_average_of_many_exact_intervals(law, is_total, reps):
     planned, error = frame_of(
         Planned(proportion_confint, mechanism=law, **known), nobs=nobs, proportion=value
     )
-    # Student's t of as many widths: chance 2e-9 each of 6
+    # Student's t of as many widths: chance 2e-9 each
     spread = stats.t.isf(1e-9, reps - 1) * widths.std(ddof=1) / np.sqrt(reps)
     assert abs(widths.mean() - planned) < spread + 3.0 * error
 
