@@ -187,7 +187,7 @@ def test_solving_is_the_inverse_of_power(method, alternative):
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("method", ["monte-carlo", "asymptotic"])
 def test_power_of_a_trend_of_proportions_is_how_often_the_test_rejects(method, alternative):
-    rng, runs = np.random.default_rng(5), 150
+    rng, runs = np.random.default_rng(5), 100
     law, proportions = Geometric(scale=3.0), np.array([0.1, 0.25, 0.3, 0.35])
     if alternative == "smaller":
         proportions = proportions[::-1]
@@ -204,10 +204,10 @@ def test_power_of_a_trend_of_proportions_is_how_often_the_test_rejects(method, a
     row = plan.curve(nobs=30, effect=1.0, alpha=0.1).iloc[0]
     power, error = row["power"], row["mc_error"]
     counts = rng.binomial(trials, proportions, (runs, 4)) + law.rvs((runs, 4), rng=rng)
-    options = {"mechanism": law, "method": method, "alternative": alternative, "reps": 999}
+    options = {"mechanism": law, "method": method, "alternative": alternative, "reps": 499}
     rejected = sum(proportions_trend(y, trials, rng=rng, **options).pvalue <= 0.1 for y in counts)
-    # 6 standard errors: 2e-9; the test's own replicates blur its level by 1e-2
-    bound = 6 * np.hypot(np.sqrt(power * (1 - power) / runs), error) + 0.02
+    # 6 standard errors: 2e-9; the test's own replicates blur its level by 1.4e-2
+    bound = 6 * np.hypot(np.sqrt(power * (1 - power) / runs), error) + 0.03
     assert 0.2 < power < 0.95
     assert abs(rejected / runs - power) <= bound
 

@@ -445,7 +445,7 @@ def test_convolution_intervals_cover_about_as_stated():
     # large samples: the coverage is nominal but for what normality leaves out, some tenths of 1 %
     rng = np.random.default_rng(8)
     sizes, samples, truths = [20_000, 8_000], [1000, 800], [3000, 4000]
-    reps, hits = 4000, 0
+    reps, hits = 1500, 0
     law = Laplace(scale=10.0)
     for _ in range(reps):
         x = [
