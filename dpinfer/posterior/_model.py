@@ -18,8 +18,7 @@ from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.queries.hierarchy import Hierarchy
 from dpinfer.queries.workload import Workload
-from dpinfer.releases.coerce import noisy
-from dpinfer.releases.listed import listed_cells
+from dpinfer.releases.coerce import listed_cells, noisy
 from dpinfer.releases.noises import Rule, positions_of
 from dpinfer.releases.values import NoisyValues
 

@@ -16,7 +16,7 @@ from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.regression._errors import LARGEST, numbered_names
 from dpinfer.regression._formula import checked_triangle, matrix_of, read_formula
-from dpinfer.regression._integrated import mixture_moments, mixture_quantiles, nodes_of
+from dpinfer.regression._levels import mixture_moments, mixture_quantiles, nodes_of
 from dpinfer.releases.coerce import noisy, refuse_columns
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty

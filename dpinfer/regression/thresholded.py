@@ -44,7 +44,7 @@ from dpinfer.regression._selected_counts import (
     derivatives,
     estimated,
 )
-from dpinfer.releases.listed import ListedCells, listed_cells
+from dpinfer.releases.coerce import ListedCells, listed_cells
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import Intervals
 from dpinfer.results.labels import attach_labels
