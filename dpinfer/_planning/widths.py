@@ -72,7 +72,7 @@ MOST_ERROR = 1e60
 """Rough answers are for standard errors up to here: squares of what is beyond may overflow."""
 
 
-def rough_error(known: Columns, target: float, unit: float = 1.0) -> float:
+def rough_error(known: Columns, target: float, unit: float) -> float:
     """Return the standard error, in some unit, of normal intervals that are as wide."""
     # from alpha near 1 the quantile is near 0
     z = max(-float(special.ndtri(0.5 * known["alpha"])), 1.0 / MOST_ERROR)

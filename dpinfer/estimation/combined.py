@@ -174,7 +174,7 @@ def summary_table(
     frame: pd.DataFrame,
     *,
     index: Any,
-    notes: Sequence[str] = (UNBIASED,),
+    notes: Sequence[str],
 ) -> Table:
     """Return a frame of estimates as a table, with what is to be said of them."""
     alpha = frame.attrs.get("alpha")

@@ -464,7 +464,7 @@ class Histograms(NamedTuple):
 
 
 def _contrasts(
-    table: Histograms, share: float, alpha: float, *, sampled: bool = False
+    table: Histograms, share: float, alpha: float, *, sampled: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return D̂ₖ for all k but the last, and the points below and above that their errors leave."""
     x, size = table.x, table.size

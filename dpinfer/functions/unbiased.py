@@ -446,7 +446,7 @@ def unbiased(
     elif callable(function):
         for one, other in combinations(parts, 2):
             refuse_shared(one, other)
-        stencils = [stencil_of(one, bound, "unbiased") for one in parts]
+        stencils = [stencil_of(one, bound) for one in parts]
         found = by_stencils(function, stencils, names)
     else:
         raise InvalidParameterError(

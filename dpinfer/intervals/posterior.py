@@ -213,7 +213,7 @@ def tabulate(
     law: NoiseLaw,
     lower: float,
     upper: float,
-    rule: Rule | None = None,
+    rule: Rule | None,
 ) -> Table:
     """Return the values of a function prior as far as any posterior has mass.
 

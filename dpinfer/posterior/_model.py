@@ -550,7 +550,7 @@ def _recession(model: TableModel, open_: NDArray[np.intp]) -> NDArray[np.bool_]:
     return np.asarray(found.x) > 1e-7
 
 
-def start_table(model: TableModel, weak: FloatArray | None = None) -> Whole:
+def start_table(model: TableModel, weak: FloatArray | None) -> Whole:
     """Return a possible table near the clipped least-squares fit.
 
     ``weak``: what cells that no row is about are expected to be.

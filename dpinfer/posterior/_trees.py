@@ -174,7 +174,7 @@ def exact_draws(
     draws: int,
     seed: np.random.SeedSequence,
     prior: CellPrior | None,
-    n_jobs: int | None = 1,
+    n_jobs: int | None,
 ) -> ExactDraws:
     """Draw tables whose rows are nested or disjoint.
 

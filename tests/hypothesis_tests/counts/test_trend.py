@@ -329,7 +329,7 @@ def test_level_of_proportions():
     assert level <= 0.05 + 6.5 * np.sqrt(0.05 * 0.95 / 400)
 
 
-@pytest.mark.study  # tests/calibration looks at some of these settings more often
+@pytest.mark.study  # tests/calibration looks at some of these settings at every slow run
 @pytest.mark.parametrize("nobs", [50, 500, 5000])
 @pytest.mark.parametrize("epsilon", [0.05, 0.2, 1.0])
 def test_level_of_proportions_over_sizes(nobs, epsilon):

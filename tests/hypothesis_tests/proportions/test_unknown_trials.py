@@ -89,7 +89,7 @@ def test_level_holds_where_narrow_noise_leaves_one_number_of_trials():
             assert chances[pvalues <= level + 1e-12].sum() - missing <= level + 1e-10
 
 
-@pytest.mark.study  # tests/calibration looks at some of these settings more often
+@pytest.mark.study  # tests/calibration looks at some of these settings at every slow run
 @pytest.mark.parametrize("epsilon", [0.05, 0.2, 1.0])
 @pytest.mark.parametrize("n", [50, 500, 5000])
 @pytest.mark.parametrize("p", [0.5, 0.02])
