@@ -26,13 +26,13 @@ from dpinfer._check import (
 from dpinfer._planning.engine import BUDGETS, SIZES, Bounds, Columns, Search, WidthRow
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.fieller import METHODS
+from dpinfer.estimation.pivots import METHODS as COUNT_METHODS
 from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.estimation.targets import checked_weights
 from dpinfer.intervals._survey_designs import DESIGNS, DesignName
 from dpinfer.intervals.clipped_mean import clipped_mean_confint
 from dpinfer.intervals.counts import (
-    COUNT_METHODS,
     count_confint,
     half_width,
     linear_confint,

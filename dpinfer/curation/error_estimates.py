@@ -21,7 +21,7 @@ from dpinfer._check import (
 from dpinfer._numerics.roots import find_root
 from dpinfer.curation._measures import MEASURES, Measure
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.estimation.pivots import METHODS, Method, sidak
+from dpinfer.estimation.pivots import METHODS, ROUNDING, Method, sidak
 from dpinfer.intervals.counts import count_confint
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, groups
 from dpinfer.mechanisms.law import NoiseLaw
@@ -61,10 +61,6 @@ def laplace_pair_isf(q: float, first: FloatArray, second: FloatArray) -> FloatAr
 
     # the bracket grows to where the second noise has been paid for
     return large * find_root(excess, start, start + 1.0, expand=True)[1]
-
-
-_ROUNDING = 64 * np.finfo(float).eps
-"""Rounding error of an estimate and its interval, relative to the size of their terms."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -193,7 +189,7 @@ class CorrectedEstimate(Locked, Listed, Plotted):
                 ("Values", len(frame)),
                 ("Error covered", ERROR_COVERED["noise"]),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=frame.index if self.labels is not None else None,
             notes=("unbiased whatever was done to the published values",),
             alike=tuple(frame.columns),
@@ -225,7 +221,7 @@ class CorrectedEstimate(Locked, Listed, Plotted):
         # keeps rounding from cutting off an atom of the error at the end of an interval
         with np.errstate(over="ignore"):
             size = sum(np.abs(value) for value in self._values) + half
-        return np.asarray(half + _ROUNDING * size)
+        return np.asarray(half + ROUNDING * size)
 
     def _sums(self) -> list[WeightedSum]:
         """Return the law of the error of each estimate; one, where all have the same."""
@@ -512,7 +508,7 @@ class ErrorEstimate(Drawn, Locked, Listed, Plotted):
         return Table(
             MEASURES[self.measure].title,
             facts,
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=frame.index if self.labels is not None and self.measure == "signed" else None,
             alike=tuple(frame.columns),
         )

@@ -368,7 +368,7 @@ class BudgetSplit(Locked, Listed, Plotted):
                 ("Best share of the release", f"{self.release_share:.6g}"),
                 ("Width there", f"{self.width:.6g}"),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
         )
 
     def __repr__(self) -> str:
@@ -552,7 +552,7 @@ class SpendingComparison(Locked, Listed, Plotted):
                 ("Level", f"{1 - self.alpha:.6g}"),
                 ("Values are at least", f"{self.lower:.6g}"),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=None if self.labels is None else frame.index,
             notes=(
                 "undivided: all on one noisy value; clamped: the same, clamped before publication",

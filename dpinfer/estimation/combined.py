@@ -181,7 +181,7 @@ def summary_table(
     return Table(
         title,
         facts,
-        {name: frame[name].to_numpy() for name in frame.columns},
+        frame,
         index=index,
         notes=notes,
         alike=("estimate", "ci_lower", "ci_upper", "published"),

@@ -19,7 +19,7 @@ from dpinfer.queries.domain import SUMMED
 from dpinfer.releases.by_label import groups_of
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
+from dpinfer.results.intervals import ERROR_COVERED, UNCERTAINTIES, Intervals
 from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame, split_labels
 from dpinfer.results.presentation import Rows
 from dpinfer.results.tables import Table
@@ -36,7 +36,6 @@ _FEWEST = 30
 _MOST_ARGUMENTS = 5
 _MOST_DEGREES = 8
 
-_UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 
 _EXACT = "exactly unbiased, with an unbiased variance"
 
@@ -317,17 +316,15 @@ class FunctionEstimate(Rows):
         return labelled_frame(columns, self.labels, guarantee=self.guarantee, uncertainty="noise")
 
     def _table(self) -> Table:
-        frame = self.summary_frame()
         facts: list[tuple[str, object]] = [
             ("Guarantee", self.guarantee),
             ("Estimates", len(self)),
             ("Error covered", ERROR_COVERED["noise"]),
         ]
-        columns = {name: frame[name].to_numpy() for name in frame.columns}
         return Table(
             self.title,
             facts,
-            columns,
+            self.summary_frame(),
             index=self.labels,
             notes=self.notes,
             alike=("estimate", "plug_in"),
@@ -601,7 +598,7 @@ OF_CELLS = (
 
 def only_noise(uncertainty: Any, who: str, why: str) -> None:
     """Refuse sampling where nothing is known of it."""
-    if check_option(uncertainty, "uncertainty", _UNCERTAINTIES) != "noise":
+    if check_option(uncertainty, "uncertainty", UNCERTAINTIES) != "noise":
         raise InvalidParameterError(
             f"uncertainty must be 'noise' for {who}, which is about the confidential counts: {why}"
         )

@@ -162,7 +162,7 @@ class PooledEstimate(Listed, Plotted):
                 ("Level", f"{1 - alpha:.6g}"),
                 ("Error covered", ERROR_COVERED[self.uncertainty]),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=self.labels,
             notes=(self._note,),
             alike=("estimate", "ci_lower", "ci_upper", "std_err"),

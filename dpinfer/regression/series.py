@@ -358,7 +358,7 @@ class LocalLevel(Listed, Plotted):
         return Table(
             "Local level of a noisy series",
             facts,
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=self.labels,
             notes=self.notes,
             alike=("estimate", "std", "ci_lower", "ci_upper"),

@@ -218,7 +218,7 @@ class SmallAreaEstimates(Listed, Plotted):
                 ("Level", f"{1 - alpha:.6g}"),
                 ("Error covered", ERROR_COVERED[self.uncertainty]),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=self.x.labels,
             notes=self.notes,
             alike=[name for name in frame.columns if name not in ("shrinkage", "std_residual")],

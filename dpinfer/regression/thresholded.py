@@ -336,7 +336,7 @@ class ThresholdedRegression(RegressionResult):
                 ("Log-likelihood", f"{self.llf:.6g}"),
                 ("Level", f"{1 - alpha:.6g}"),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=frame.index,
             notes=self.notes,
             alike=("estimate", "std_err", "ci_lower", "ci_upper"),

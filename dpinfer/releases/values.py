@@ -144,7 +144,7 @@ class NoisyValues(Presented, Indexed, Plotted):
         return (
             self.shape == other.shape
             and np.array_equal(self.values, other.values)
-            and _same_labels(self.labels, other.labels)
+            and same_labels(self.labels, other.labels)
             and (self.rule or Rule()).is_same(other.rule or Rule())
             and _same_laws(self, other)
         )
@@ -689,7 +689,7 @@ def _refuse_twice(one: NoisyValues, other: NoisyValues) -> None:
         and other.weights is None
         and len(one) == len(other) >= _TWICE
         and np.array_equal(one.values, other.values)
-        and _same_labels(one.labels, other.labels)
+        and same_labels(one.labels, other.labels)
         and _same_laws(one, other)
     )
     shared = {origin for origin, *_ in one.noises.parts}
@@ -709,5 +709,6 @@ def _same_laws(one: NoisyValues, other: NoisyValues) -> bool:
     )
 
 
-def _same_labels(one: pd.Index | None, other: pd.Index | None) -> bool:
+def same_labels(one: pd.Index | None, other: pd.Index | None) -> bool:
+    """Whether two arguments have the same labels, or neither has any."""
     return one is other if one is None or other is None else bool(one.equals(other))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 Uncertainty = Literal["noise", "noise+sampling"]
+UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 Assurance = Literal["exact", "checked", "bound"]
 
 ERROR_COVERED: dict[Uncertainty, str] = {
@@ -106,7 +107,7 @@ class _Sets(Rows, Plotted):
             simultaneous=self.simultaneous,
         )
 
-    def _table_of(self, columns: dict[str, Any], notes: Sequence[str]) -> Table:
+    def _table_of(self, columns: Mapping[str, Any] | pd.DataFrame, notes: Sequence[str]) -> Table:
         return Table(
             self.title,
             self.facts,
@@ -516,7 +517,7 @@ class ConfidenceSets(_Sets):
         notes = self.notes
         if (self._kinds == "complement").any():
             notes = (*notes, "a complement holds all numbers that are not between its ends")
-        return self._table_of({name: frame[name].to_numpy() for name in frame.columns}, notes)
+        return self._table_of(frame, notes)
 
     def __repr__(self) -> str:
         how = self._how
