@@ -33,7 +33,7 @@ from dpinfer.privacy.guarantees import Guarantee
 from dpinfer.privacy.of_mechanisms import Drawn
 from dpinfer.releases.coerce import noisy
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
-from dpinfer.results.labels import attach_labels
+from dpinfer.results.labels import attach_labels, check_order
 from dpinfer.results.presentation import Listed, Plotted
 from dpinfer.results.tables import Table
 
@@ -452,7 +452,7 @@ class ErrorEstimate(Drawn, Locked, Listed, Plotted):
                 f"unprocessed must have the shape {values.shape} of what was published, got "
                 f"{second.shape}"
             )
-        check_same_labels(second.labels, self.labels, "unprocessed")
+        check_order(second.labels, self.labels, "unprocessed", "what was published")
         return CorrectedEstimate.of(
             published,
             (values, second.values.reshape(second.shape)),
@@ -528,11 +528,3 @@ class ErrorEstimate(Drawn, Locked, Listed, Plotted):
         if self.clip is None or bound < 0:
             return bound
         return float(np.sqrt(bound)) if bound < self.clip**2 else np.inf
-
-
-def check_same_labels(first: pd.Index | None, second: pd.Index | None, name: str) -> None:
-    """Refuse labels that differ from those of the published values."""
-    if first is not None and second is not None and not first.equals(second):
-        raise InvalidParameterError(
-            f"{name} must have the labels of what was published, in the same order: use reindex"
-        )

@@ -20,7 +20,13 @@ from dpinfer.releases.by_label import groups_of
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, UNCERTAINTIES, Intervals
-from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame, split_labels
+from dpinfer.results.labels import (
+    attach_labels,
+    check_order,
+    hold_arrays,
+    labelled_frame,
+    split_labels,
+)
 from dpinfer.results.presentation import Rows
 from dpinfer.results.tables import Table
 
@@ -625,10 +631,7 @@ def known_total(
 ) -> FloatArray:
     """Return the total of each area, (areas,), where it is known exactly."""
     given, own = split_labels(total, name, ge=1, le=1e15)
-    if own is not None and labels is not None and not own.equals(labels):
-        raise InvalidParameterError(
-            f"{name} must have the labels of the areas in their order: reindex it first"
-        )
+    check_order(own, labels, name, "the areas")
     if given.shape not in ((), shape):
         raise InvalidParameterError(
             f"{name} must be a number or have one entry for each area, of shape {shape}, got "

@@ -17,6 +17,7 @@ from dpinfer.regression._corrected_scores import Law, Rows, Source
 from dpinfer.regression._errors import by_row
 from dpinfer.regression._formula import Absorbed, Design, nested, row_blocks
 from dpinfer.regression._polynomials import PolynomialScores, of_rows, sources_of
+from dpinfer.results.labels import check_order
 
 
 class Block(NamedTuple):
@@ -649,10 +650,7 @@ def group_codes(groups: Any, name: str, labels: Any, size: int) -> Any:
 
     groups = as_table(groups, name)
     own = getattr(groups, "index", None) if hasattr(groups, "to_numpy") else None
-    if own is not None and labels is not None and not own.equals(labels):
-        raise InvalidParameterError(
-            f"{name} must have the labels of the data in the same order: reindex them first"
-        )
+    check_order(own, labels, name, "the data")
     try:
         codes, found = pd.factorize(np.asarray(groups))
     except Exception as error:  # pandas says in its own ways what it cannot compare

@@ -20,7 +20,7 @@ from dpinfer.regression._levels import mixture_moments, mixture_quantiles, nodes
 from dpinfer.releases.coerce import noisy, refuse_columns
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
-from dpinfer.results.labels import attach_labels
+from dpinfer.results.labels import attach_labels, check_order
 from dpinfer.results.presentation import Listed, Plotted
 from dpinfer.results.tables import Table
 
@@ -460,10 +460,7 @@ def _design(x: NoisyValues, exog: Any) -> tuple[FloatArray, list[Any]]:
         return np.ones((len(x), 1)), ["const"]
     matrix, columns, rows = matrix_of(exog)
     check_length(matrix, "exog", len(x), "the values of endog")
-    if rows is not None and x.labels is not None and not rows.equals(x.labels):
-        raise InvalidParameterError(
-            "exog must have the labels of endog in the same order: reindex it first"
-        )
+    check_order(rows, x.labels, "exog", "endog")
     return matrix, numbered_names(matrix) if columns is None else list(columns)
 
 

@@ -33,7 +33,13 @@ from dpinfer.mechanisms.independent import (
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, Share, in_short
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.releases.noises import READ_TWICE, Noises, Part, Positions, Rule, positions_of, stacked
-from dpinfer.results.labels import attach_labels, find_rows, labelled_frame, split_labels
+from dpinfer.results.labels import (
+    attach_labels,
+    check_order,
+    find_rows,
+    labelled_frame,
+    split_labels,
+)
 from dpinfer.results.presentation import Indexed, Plotted, Presented
 from dpinfer.results.tables import Table
 
@@ -452,10 +458,7 @@ class NoisyValues(Presented, Indexed, Plotted):
         array, own = split_labels(value, name, ge=ge, le=le, gt=gt, lt=lt, finite=finite)
         if whole:
             check_integer_array(array, name)
-        if own is not None and self.labels is not None and not own.equals(self.labels):
-            raise InvalidParameterError(
-                f"{name} must have the labels of {self.name} in the same order: reindex it first"
-            )
+        check_order(own, self.labels, name, self.name)
         if array.ndim > 1 and array.shape == self.shape:
             array = array.ravel()
         if array.ndim > 1:

@@ -22,7 +22,13 @@ from dpinfer._check import (
     step_and_way,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame, split_labels
+from dpinfer.results.labels import (
+    attach_labels,
+    check_order,
+    hold_arrays,
+    labelled_frame,
+    split_labels,
+)
 from dpinfer.results.presentation import Plotted, Rows
 from dpinfer.results.tables import Table
 
@@ -272,10 +278,7 @@ class Intervals(_Sets):
         """
         given, way = step_and_way(bin_size, "bin_size", "up")
         plain, own = split_labels(given, "bin_size")
-        if own is not None and self.labels is not None and not own.equals(self.labels):
-            raise InvalidParameterError(
-                "bin_size must have the labels of the intervals in the same order: reindex it first"
-            )
+        check_order(own, self.labels, "bin_size", "the intervals")
         step = check_integer_array(plain, "bin_size", ge=1)
         low, high = self._ends
         check_broadcast(intervals=low.shape, bin_size=step.shape)
