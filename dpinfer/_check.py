@@ -215,13 +215,13 @@ def check_shape(size: object, name: str = "size") -> tuple[int, ...]:
     return shape
 
 
-def check_index(index: Any, name: str, shape: tuple[int, ...]) -> None:
+def check_index(index: Any, shape: tuple[int, ...]) -> None:
     """Refuse what NumPy does not take as an index of an array of this shape."""
     try:
         np.broadcast_to(np.False_, shape)[index]
     except (IndexError, ValueError, TypeError, OverflowError) as error:
         raise InvalidParameterError(
-            f"{name} must be a mask, positions or a slice for shape {shape}, got {show(index)}: "
+            f"index must be a mask, positions or a slice for shape {shape}, got {show(index)}: "
             f"{one_line(error)}"
         ) from error
 

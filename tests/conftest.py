@@ -1,11 +1,13 @@
-"""What holds for every test: the same draws in every run."""
+"""What holds for every test, the same draws in every run; and what tests of several parts take."""
 
 import itertools
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from other_frames import arrow, polars
 
 ROUNDED = "dpinfer.errors.RoundedValuesWarning"
 
@@ -50,3 +52,22 @@ def cluster():
         distributed.Client(local) as client,
     ):
         yield client
+
+
+@pytest.fixture(params=[polars, arrow], ids=lambda make: make.__name__)
+def foreign(request):
+    """What makes a frame of another library of one of pandas."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser without a screen."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    with playwright.sync_playwright() as driver:
+        path = found or driver.chromium.executable_path
+        if not Path(path).exists():
+            pytest.skip("Chromium is not installed")
+        with driver.chromium.launch(executable_path=path, args=["--no-sandbox"]) as browser:
+            yield browser

@@ -26,13 +26,13 @@ from dpinfer._check import (
 from dpinfer._planning.engine import BUDGETS, SIZES, Bounds, Columns, Search, WidthRow
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.fieller import METHODS
+from dpinfer.estimation.pivots import METHODS as COUNT_METHODS
 from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.estimation.targets import checked_weights
 from dpinfer.intervals._survey_designs import DESIGNS, DesignName
 from dpinfer.intervals.clipped_mean import clipped_mean_confint
 from dpinfer.intervals.counts import (
-    COUNT_METHODS,
     count_confint,
     half_width,
     linear_confint,
@@ -72,7 +72,7 @@ MOST_ERROR = 1e60
 """Rough answers are for standard errors up to here: squares of what is beyond may overflow."""
 
 
-def rough_error(known: Columns, target: float, unit: float = 1.0) -> float:
+def rough_error(known: Columns, target: float, unit: float) -> float:
     """Return the standard error, in some unit, of normal intervals that are as wide."""
     # from alpha near 1 the quantile is near 0
     z = max(-float(special.ndtri(0.5 * known["alpha"])), 1.0 / MOST_ERROR)

@@ -184,11 +184,10 @@ class DifferenceAudit(Listed, Plotted):
 
     def _table(self) -> Table:
         frame = self.summary_frame()
-        columns = {name: frame[name].to_numpy() for name in frame}
         return Table(
             "Groups that differences lay open",
             [("Groups", len(frame))],
-            columns,
+            frame,
             index=list(frame.index),
             notes=_NOTES,
         )

@@ -21,7 +21,7 @@ from dpinfer._check import (
 from dpinfer._numerics.roots import find_root
 from dpinfer.curation._measures import MEASURES, Measure
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
-from dpinfer.estimation.pivots import METHODS, Method, sidak
+from dpinfer.estimation.pivots import METHODS, ROUNDING, Method, sidak
 from dpinfer.intervals.counts import count_confint
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, groups
 from dpinfer.mechanisms.law import NoiseLaw
@@ -33,7 +33,7 @@ from dpinfer.privacy.guarantees import Guarantee
 from dpinfer.privacy.of_mechanisms import Drawn
 from dpinfer.releases.coerce import noisy
 from dpinfer.results.intervals import ERROR_COVERED, Intervals
-from dpinfer.results.labels import attach_labels
+from dpinfer.results.labels import attach_labels, check_order
 from dpinfer.results.presentation import Listed, Plotted
 from dpinfer.results.tables import Table
 
@@ -61,10 +61,6 @@ def laplace_pair_isf(q: float, first: FloatArray, second: FloatArray) -> FloatAr
 
     # the bracket grows to where the second noise has been paid for
     return large * find_root(excess, start, start + 1.0, expand=True)[1]
-
-
-_ROUNDING = 64 * np.finfo(float).eps
-"""Rounding error of an estimate and its interval, relative to the size of their terms."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -193,7 +189,7 @@ class CorrectedEstimate(Locked, Listed, Plotted):
                 ("Values", len(frame)),
                 ("Error covered", ERROR_COVERED["noise"]),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=frame.index if self.labels is not None else None,
             notes=("unbiased whatever was done to the published values",),
             alike=tuple(frame.columns),
@@ -225,7 +221,7 @@ class CorrectedEstimate(Locked, Listed, Plotted):
         # keeps rounding from cutting off an atom of the error at the end of an interval
         with np.errstate(over="ignore"):
             size = sum(np.abs(value) for value in self._values) + half
-        return np.asarray(half + _ROUNDING * size)
+        return np.asarray(half + ROUNDING * size)
 
     def _sums(self) -> list[WeightedSum]:
         """Return the law of the error of each estimate; one, where all have the same."""
@@ -456,7 +452,7 @@ class ErrorEstimate(Drawn, Locked, Listed, Plotted):
                 f"unprocessed must have the shape {values.shape} of what was published, got "
                 f"{second.shape}"
             )
-        check_same_labels(second.labels, self.labels, "unprocessed")
+        check_order(second.labels, self.labels, "unprocessed", "what was published")
         return CorrectedEstimate.of(
             published,
             (values, second.values.reshape(second.shape)),
@@ -512,7 +508,7 @@ class ErrorEstimate(Drawn, Locked, Listed, Plotted):
         return Table(
             MEASURES[self.measure].title,
             facts,
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=frame.index if self.labels is not None and self.measure == "signed" else None,
             alike=tuple(frame.columns),
         )
@@ -532,11 +528,3 @@ class ErrorEstimate(Drawn, Locked, Listed, Plotted):
         if self.clip is None or bound < 0:
             return bound
         return float(np.sqrt(bound)) if bound < self.clip**2 else np.inf
-
-
-def check_same_labels(first: pd.Index | None, second: pd.Index | None, name: str) -> None:
-    """Refuse labels that differ from those of the published values."""
-    if first is not None and second is not None and not first.equals(second):
-        raise InvalidParameterError(
-            f"{name} must have the labels of what was published, in the same order: use reindex"
-        )

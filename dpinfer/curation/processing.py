@@ -82,8 +82,7 @@ class ProcessingError(Listed):
 
     def _table(self) -> Table:
         frame = self.summary_frame()
-        columns = {name: frame[name].to_numpy() for name in frame.columns}
-        return Table("Error of processed values", [("Truths", len(frame))], columns)
+        return Table("Error of processed values", [("Truths", len(frame))], frame)
 
 
 def processing_error(

@@ -29,7 +29,7 @@ from dpinfer.curation._measures import (
     enter,
     find_family,
 )
-from dpinfer.curation.error_estimates import ErrorEstimate, check_same_labels
+from dpinfer.curation.error_estimates import ErrorEstimate
 from dpinfer.errors import IncompatibleReleaseError, InvalidParameterError
 from dpinfer.mechanisms.independent import Mechanism, as_noise, groups
 from dpinfer.mechanisms.law import NoiseLaw
@@ -39,7 +39,7 @@ from dpinfer.privacy.guarantees import GDP, ZCDP, Guarantee
 from dpinfer.privacy.ledger import BudgetLedger
 from dpinfer.privacy.of_mechanisms import guarantee_of
 from dpinfer.queries.workload import check_counting
-from dpinfer.results.labels import attach_labels, split_labels
+from dpinfer.results.labels import attach_labels, check_order, split_labels
 from dpinfer.results.presentation import Listed, Plotted
 from dpinfer.results.tables import Table
 
@@ -260,7 +260,7 @@ def _check_values(truth: Any, published: Any) -> tuple[FloatArray, FloatArray, A
         raise InvalidParameterError(
             f"published must have the shape {true.shape} of truth, got {known.shape}"
         )
-    check_same_labels(labels, own, "truth")
+    check_order(labels, own, "truth", "what was published")
     return true, known, own if labels is None else labels
 
 
@@ -368,7 +368,7 @@ class BudgetSplit(Locked, Listed, Plotted):
                 ("Best share of the release", f"{self.release_share:.6g}"),
                 ("Width there", f"{self.width:.6g}"),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
         )
 
     def __repr__(self) -> str:
@@ -552,7 +552,7 @@ class SpendingComparison(Locked, Listed, Plotted):
                 ("Level", f"{1 - self.alpha:.6g}"),
                 ("Values are at least", f"{self.lower:.6g}"),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=None if self.labels is None else frame.index,
             notes=(
                 "undivided: all on one noisy value; clamped: the same, clamped before publication",

@@ -120,7 +120,7 @@ class StrategyComparison(Locked, Listed, Plotted):
                 ("Targets", self.targets),
                 ("Best by", f"{self.objective} variance"),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=frame.index,
             notes=("of the strategies in the table: others may be better",),
         )

@@ -20,8 +20,7 @@ from scipy.sparse import csr_array, diags_array, eye_array, vstack
 
 from dpinfer._check import FloatArray
 from dpinfer.errors import ConvergenceError
-from dpinfer.estimation._factors import DefiniteFactors
-from dpinfer.estimation._selected import SelectedInverse
+from dpinfer.estimation._factors import DefiniteFactors, SelectedInverse
 from dpinfer.queries.workload import lone_entries
 
 MOST_PAIRS = 2e7  # products of entries of a row from which a Gram matrix is added up

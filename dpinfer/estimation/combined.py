@@ -174,14 +174,14 @@ def summary_table(
     frame: pd.DataFrame,
     *,
     index: Any,
-    notes: Sequence[str] = (UNBIASED,),
+    notes: Sequence[str],
 ) -> Table:
     """Return a frame of estimates as a table, with what is to be said of them."""
     alpha = frame.attrs.get("alpha")
     return Table(
         title,
         facts,
-        {name: frame[name].to_numpy() for name in frame.columns},
+        frame,
         index=index,
         notes=notes,
         alike=("estimate", "ci_lower", "ci_upper", "published"),

@@ -353,7 +353,7 @@ CHANGE: Map = ((1.0, -1.0), (0.0, 1.0))
 
 
 def number_sets(
-    arcs: Arcs, form: Map, side: Alternative = "two-sided"
+    arcs: Arcs, form: Map, side: Alternative
 ) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.str_]]:
     """Return estimates, lower and upper ends and kinds of the sets of numbers behind directions.
 

@@ -13,7 +13,7 @@ from dpinfer.mechanisms.independent import integer_cells
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.releases.noises import Rule
-from dpinfer.results.labels import split_labels
+from dpinfer.results.labels import check_order, split_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,10 +100,7 @@ _LARGEST_COUNT = 1e100  # beyond it, squares of deviations overflow
 def unlabelled(value: Any, name: str, labels: pd.Index | None, of: str) -> FloatArray:
     """Return an argument as an array; its labels, if any, have to be those of the counts."""
     array, own = split_labels(value, name)
-    if own is not None and labels is not None and not own.equals(labels):
-        raise InvalidParameterError(
-            f"{name} must have the labels of {of} in the same order: reindex it first"
-        )
+    check_order(own, labels, name, of)
     return array
 
 

@@ -41,7 +41,7 @@ class Stencil(NamedTuple):
     centre: FloatArray  # shape (m,): the possible count next to y
 
 
-def stencil_of(x: NoisyValues, lower: float | None, who: str) -> Stencil:
+def stencil_of(x: NoisyValues, lower: float | None) -> Stencil:
     """Return the stencils for noisy values, each of which has one noise of its own."""
     at = int(np.abs(x.values).argmax())
     if abs(x.values[at]) > LARGEST:
@@ -63,8 +63,8 @@ def stencil_of(x: NoisyValues, lower: float | None, who: str) -> Stencil:
             centre[cells] = np.rint(centre[cells])
         else:
             raise InvalidParameterError(
-                f"{who} has estimates of any function under two-sided geometric and Laplace noise "
-                f"only, got {show(law)}: under other laws give a numpy Polynomial or "
+                "unbiased has estimates of any function under two-sided geometric and Laplace "
+                f"noise only, got {show(law)}: under other laws give a numpy Polynomial or "
                 "functions.Exponential, as no unbiased estimate of functions with kinks or poles "
                 "exists, or use functions.function_confint with method='bound' or 'simulate'"
             )

@@ -23,7 +23,7 @@ from dpinfer.releases.coerce import noisy
 from dpinfer.releases.noises import Positions
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Uncertainty
-from dpinfer.results.labels import split_labels
+from dpinfer.results.labels import check_order, split_labels
 
 CELLS = "share of cells"
 _OF_LARGEST = (
@@ -409,8 +409,7 @@ def _chosen(chosen: Any, problem: _Problem, k: int) -> NDArray[np.bool_]:
         chosen = [float(one) for one in chosen]
     given, own = split_labels(chosen, "chosen")
     x = problem.x
-    if own is not None and x.labels is not None and not own.equals(x.labels):
-        raise InvalidParameterError("chosen must have the labels of the cells in their order")
+    check_order(own, x.labels, "chosen", "the cells")
     laid_out = given.ndim == 1 or x.labels is not None or given.shape == x.shape
     if given.size != len(x) or not laid_out or not np.isin(given, (0.0, 1.0)).all():
         raise InvalidParameterError(

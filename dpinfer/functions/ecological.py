@@ -28,7 +28,7 @@ from dpinfer.releases.coerce import noisy, noisy_pair
 from dpinfer.releases.noises import Positions
 from dpinfer.releases.values import NoisyValues, row_name
 from dpinfer.results.intervals import Intervals, Uncertainty
-from dpinfer.results.labels import attach_labels, split_labels
+from dpinfer.results.labels import attach_labels, check_order, split_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -512,10 +512,7 @@ def _refuse_first(
 
 def _known(given: Any, name: str, x: NoisyValues, least: float = 0.0) -> FloatArray:
     array, own = split_labels(given, name, ge=least, le=1e15)
-    if own is not None and x.labels is not None and not own.equals(x.labels):
-        raise InvalidParameterError(
-            f"{name} must have the labels of the precincts in their order: reindex it first"
-        )
+    check_order(own, x.labels, name, "the precincts")
     if array.size != len(x) or (array.ndim > 1 and x.labels is None and array.shape != x.shape):
         raise InvalidParameterError(
             f"{name} must be known for each of the {len(x)} precincts, as they are laid out, got "

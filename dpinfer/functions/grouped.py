@@ -9,11 +9,11 @@ import numpy as np
 from dpinfer._check import RNG, FloatArray, check_alpha, check_array, check_option
 from dpinfer.errors import InvalidParameterError
 from dpinfer.functions.ecological import IdentifiedBounds
-from dpinfer.functions.histograms import UNCERTAINTIES, Histograms, distribution, edges_of
+from dpinfer.functions.histograms import Histograms, distribution, edges_of
 from dpinfer.functions.segregation import PROVED
 from dpinfer.functions.unbiased import within_areas
 from dpinfer.mechanisms.independent import Mechanism
-from dpinfer.results.intervals import Uncertainty
+from dpinfer.results.intervals import UNCERTAINTIES, Uncertainty
 
 PERSONS = "share of persons"
 

@@ -26,13 +26,12 @@ from dpinfer.functions.unbiased import areas_of, known_total
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import Intervals, Uncertainty
+from dpinfer.results.intervals import UNCERTAINTIES, Intervals, Uncertainty
 from dpinfer.results.labels import attach_labels
 
 if TYPE_CHECKING:
     import pandas as pd
 
-UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 
 _LEAST_SHARE = 1e-9
 """Of less, errors are no longer told apart from rounding."""
@@ -464,7 +463,7 @@ class Histograms(NamedTuple):
 
 
 def _contrasts(
-    table: Histograms, share: float, alpha: float, *, sampled: bool = False
+    table: Histograms, share: float, alpha: float, *, sampled: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return D̂ₖ for all k but the last, and the points below and above that their errors leave."""
     x, size = table.x, table.size

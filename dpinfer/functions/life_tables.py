@@ -12,12 +12,12 @@ from scipy import sparse, special
 from dpinfer._check import FloatArray, check_array, check_length, check_option, check_scalar, show
 from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.functions._worst import check_level, noise_within, worst_quantiles
-from dpinfer.functions.rates import ASYMPTOTIC, Laws, Method, check_counts, poisson_means
+from dpinfer.functions.rates import ASYMPTOTIC, METHODS, Laws, Method, check_counts, poisson_means
 from dpinfer.functions.segregation import PROVED, IndexIntervals
 from dpinfer.functions.unbiased import area_table, within_areas
 from dpinfer.releases.coerce import noisy_pair
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import Uncertainty
+from dpinfer.results.intervals import UNCERTAINTIES, Uncertainty
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +28,6 @@ _COLUMNS = ("d", "e", "l", "q")
 _PLACES = [2, 3, 1, 0]
 """Where they are in tables here: q, l, d and e."""
 
-_METHODS: tuple[Method, ...] = ("bound", "asymptotic")
-_UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 
 _OF_BOX = 0.1
 """Part of alpha that is spent on where all rates are."""
@@ -146,8 +144,8 @@ def life_table_confint(
     (array([78.83, 78.2 , 60.06, 23.03]), array([79.39, 78.75, 60.5 , 23.37]))
     """
     alpha = check_level(alpha)
-    way = check_option(method, "method", _METHODS)
-    about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
+    way = check_option(method, "method", METHODS)
+    about = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     born = check_scalar(radix, "radix", gt=0, ge=1e-100, le=1e100)
     given = _Counts.of(deaths, population, ages, ax, by, mechanism)
     found = given.intervals(alpha, way, about)

@@ -17,9 +17,8 @@ from dpinfer.functions.unbiased import refuse_shared, refuse_totals, unbiased
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy, refuse_columns
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import Uncertainty
+from dpinfer.results.intervals import UNCERTAINTIES, Uncertainty
 
-_UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 _ASYMPTOTIC = "asymptotic"
 
 _FEWEST: dict[Uncertainty, int] = {"noise": 50, "noise+sampling": 100}
@@ -104,7 +103,7 @@ def moments(
     import pandas as pd
 
     alpha = check_alpha(alpha)
-    about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
+    about = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     refuse_columns(values, "values")
     x = _column(noisy(values, mechanism=mechanism), "moments", _FEWEST_OF_POWERS)
     one = _Column.of(x)
@@ -259,7 +258,7 @@ def _pairs(
     import pandas as pd
 
     alpha = check_alpha(alpha)
-    about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
+    about = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     parts = [_Column.of(x) for x in _columns(columns, mechanism, about)]
     n = len(parts[0].y)
     variances = np.array([one.variance_without_noise for one in parts])

@@ -23,8 +23,8 @@ from dpinfer.intervals.proportions import poisson_confint
 from dpinfer.intervals.ratios import ratio_confint
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.coerce import noisy_pair
-from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import ConfidenceSets, Uncertainty
+from dpinfer.releases.values import NoisyValues, same_labels
+from dpinfer.results.intervals import UNCERTAINTIES, ConfidenceSets, Uncertainty
 from dpinfer.results.labels import split_labels
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 Laws = Mechanism | tuple[Mechanism | None, Mechanism | None] | None
 Method = Literal["bound", "asymptotic"]
 
-_METHODS: tuple[Method, ...] = ("bound", "asymptotic")
-_UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
+METHODS: tuple[Method, ...] = ("bound", "asymptotic")
 ASYMPTOTIC = "asymptotic"
 
 _FEWEST_STD = 5.0
@@ -145,8 +144,8 @@ def standardized_rate_confint(
     IndexIntervals([2298.28, 2560.72], level 0.95, exact)
     """
     alpha = check_level(alpha)
-    way = check_option(method, "method", _METHODS)
-    about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
+    way = check_option(method, "method", METHODS)
+    about = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     unit = check_scalar(per, "per", gt=0, ge=1e-100, le=1e100)
     rates = _Rates.of(events, population, weights, by, mechanism)
     estimate, lower, upper = unit * np.stack(rates.intervals(alpha, way, about))
@@ -227,13 +226,13 @@ def standardized_rate_ratio_confint(
     ConfidenceSets([1.31717, 1.47205], level 0.95, exact)
     """
     alpha = check_level(alpha)
-    way = check_option(method, "method", _METHODS)
-    about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
+    way = check_option(method, "method", METHODS)
+    about = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     first = _Rates.of(events, population, weights, by, mechanism)
     second = _Rates.of(
         other_events, other_population, weights, by, mechanism, ("other_events", "other_population")
     )
-    if first.shape != second.shape or not _same(first.labels, second.labels):
+    if first.shape != second.shape or not same_labels(first.labels, second.labels):
         raise InvalidParameterError(
             f"other_events must be of the same areas as events, got {first.shape} and "
             f"{second.shape}: reindex one like the other"
@@ -322,7 +321,7 @@ def smr_confint(
     ConfidenceSets([1.03474, 1.18893], level 0.95, exact)
     """
     alpha = check_level(alpha)
-    about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
+    about = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     found = _Rates.of(events, population, rates, by, mechanism, name="rates", rescale=False)
     shape, labels = found.shape, found.labels
     table = found.share.copy()
@@ -638,7 +637,3 @@ def _by_age(weights: Any, name: str, x: NoisyValues, table: sparse.csr_array) ->
     found = np.zeros(len(x))
     found[table.indices] = np.tile(given, table.shape[0])
     return found
-
-
-def _same(one: pd.Index | None, other: pd.Index | None) -> bool:
-    return one is other if one is None or other is None else bool(one.equals(other))

@@ -29,7 +29,7 @@ from dpinfer.functions._worst import (
     weights_within,
     worst_quantiles,
 )
-from dpinfer.functions.rates import ASYMPTOTIC, Laws, Method, check_counts
+from dpinfer.functions.rates import ASYMPTOTIC, METHODS, Laws, Method, check_counts
 from dpinfer.functions.segregation import PROVED, IndexIntervals
 from dpinfer.functions.unbiased import area_table
 from dpinfer.mechanisms.law import ParametricLaw
@@ -37,7 +37,7 @@ from dpinfer.mechanisms.laws import Gaussian
 from dpinfer.releases.coerce import noisy_pair
 from dpinfer.releases.noises import Noises
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import Intervals, Uncertainty
+from dpinfer.results.intervals import UNCERTAINTIES, Intervals, Uncertainty
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 Scale = Literal["log-log", "log"]
 
 _SCALES: tuple[Scale, ...] = ("log-log", "log")
-_METHODS: tuple[Method, ...] = ("bound", "asymptotic")
-_UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 
 _FEWEST_STD = 5.0
 """Standard deviations of their noise that persons at risk are away from 0, to be linearised."""
@@ -242,8 +240,8 @@ def survival_confint(
     dtype: float64
     """
     alpha = check_level(alpha)
-    way = check_option(method, "method", _METHODS)
-    about = check_option(uncertainty, "uncertainty", _UNCERTAINTIES)
+    way = check_option(method, "method", METHODS)
+    about = check_option(uncertainty, "uncertainty", UNCERTAINTIES)
     axis = check_option(scale, "scale", _SCALES)
     together = check_flag(simultaneous, "simultaneous")
     life = _Lives.of(deaths, censored, by, mechanism)

@@ -19,8 +19,14 @@ from dpinfer.queries.domain import SUMMED
 from dpinfer.releases.by_label import groups_of
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
-from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame, split_labels
+from dpinfer.results.intervals import ERROR_COVERED, UNCERTAINTIES, Intervals
+from dpinfer.results.labels import (
+    attach_labels,
+    check_order,
+    hold_arrays,
+    labelled_frame,
+    split_labels,
+)
 from dpinfer.results.presentation import Rows
 from dpinfer.results.tables import Table
 
@@ -36,7 +42,6 @@ _FEWEST = 30
 _MOST_ARGUMENTS = 5
 _MOST_DEGREES = 8
 
-_UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 
 _EXACT = "exactly unbiased, with an unbiased variance"
 
@@ -317,17 +322,15 @@ class FunctionEstimate(Rows):
         return labelled_frame(columns, self.labels, guarantee=self.guarantee, uncertainty="noise")
 
     def _table(self) -> Table:
-        frame = self.summary_frame()
         facts: list[tuple[str, object]] = [
             ("Guarantee", self.guarantee),
             ("Estimates", len(self)),
             ("Error covered", ERROR_COVERED["noise"]),
         ]
-        columns = {name: frame[name].to_numpy() for name in frame.columns}
         return Table(
             self.title,
             facts,
-            columns,
+            self.summary_frame(),
             index=self.labels,
             notes=self.notes,
             alike=("estimate", "plug_in"),
@@ -446,7 +449,7 @@ def unbiased(
     elif callable(function):
         for one, other in combinations(parts, 2):
             refuse_shared(one, other)
-        stencils = [stencil_of(one, bound, "unbiased") for one in parts]
+        stencils = [stencil_of(one, bound) for one in parts]
         found = by_stencils(function, stencils, names)
     else:
         raise InvalidParameterError(
@@ -601,7 +604,7 @@ OF_CELLS = (
 
 def only_noise(uncertainty: Any, who: str, why: str) -> None:
     """Refuse sampling where nothing is known of it."""
-    if check_option(uncertainty, "uncertainty", _UNCERTAINTIES) != "noise":
+    if check_option(uncertainty, "uncertainty", UNCERTAINTIES) != "noise":
         raise InvalidParameterError(
             f"uncertainty must be 'noise' for {who}, which is about the confidential counts: {why}"
         )
@@ -628,10 +631,7 @@ def known_total(
 ) -> FloatArray:
     """Return the total of each area, (areas,), where it is known exactly."""
     given, own = split_labels(total, name, ge=1, le=1e15)
-    if own is not None and labels is not None and not own.equals(labels):
-        raise InvalidParameterError(
-            f"{name} must have the labels of the areas in their order: reindex it first"
-        )
+    check_order(own, labels, name, "the areas")
     if given.shape not in ((), shape):
         raise InvalidParameterError(
             f"{name} must be a number or have one entry for each area, of shape {shape}, got "

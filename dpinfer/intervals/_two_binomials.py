@@ -23,6 +23,7 @@ from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import binom_pmf, binom_radius, binom_window
 from dpinfer._numerics.roots import find_root
 from dpinfer.errors import InvalidParameterError
+from dpinfer.estimation.pivots import ROUNDING
 from dpinfer.estimation.published import LARGEST_NOBS
 from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.weighted_sum import fast_sum, is_quick
@@ -44,9 +45,6 @@ MARGIN = 1e-6
 
 ACCURACY = 1e-3
 """What a limit may be too far out, relative to its distance from the estimate."""
-
-ROUNDING = 64 * np.finfo(float).eps
-"""Rounding error of an end, relative to its terms."""
 
 Transform = Callable[[FloatArray], FloatArray]
 

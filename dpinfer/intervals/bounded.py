@@ -19,8 +19,7 @@ from dpinfer._check import (
 )
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.targets import checked_weights, noisy_vector
-from dpinfer.intervals._bounded_cells import Facts, Sums
-from dpinfer.intervals._bounded_ends import likelihood_ratio_ends
+from dpinfer.intervals._bounded_cells import Facts, Sums, likelihood_ratio_ends
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Intervals

@@ -29,12 +29,16 @@ from dpinfer.estimation.pivots import clean_weights
 from dpinfer.estimation.targets import checked_weights
 from dpinfer.intervals._bounded_cells import (
     SOFT,
+    UNEVEN,
+    Functions,
+    Side,
     cells_of,
     soft_family,
     soft_quantile,
+    steps_of,
     threshold_of,
+    to_lattice,
 )
-from dpinfer.intervals._bounded_ends import UNEVEN, Functions, Side, steps_of, to_lattice
 from dpinfer.intervals.bounded import SOFT_NOTE, BoundedIntervals, refuse_profiles
 from dpinfer.mechanisms._sums.terms import kinds
 from dpinfer.mechanisms.independent import IndependentNoise, Mechanism, groups

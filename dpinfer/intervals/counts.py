@@ -20,7 +20,14 @@ from dpinfer._check import (
     check_scalar,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.estimation.pivots import ROUNDING, Method, critical_pivot, pivot_intervals, sidak
+from dpinfer.estimation.pivots import (
+    METHODS,
+    ROUNDING,
+    Method,
+    critical_pivot,
+    pivot_intervals,
+    sidak,
+)
 from dpinfer.estimation.ruled_sums import (
     BIN_ASSUMPTIONS,
     BinAssumption,
@@ -36,8 +43,6 @@ from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Intervals
 
 CountMethod = Literal["exact", "tail-bound", "asymptotic", "naive"]
-
-COUNT_METHODS: tuple[Method, ...] = ("exact", "tail-bound", "asymptotic")
 
 _SIDES: dict[Alternative, tuple[str, ...]] = {
     "two-sided": ("lower", "upper"),
@@ -223,7 +228,7 @@ def count_confint(
     (array([  0. , 107.6, 160.6]), array([130.9, 170. , 220.6]))
     """
     alpha = check_alpha(alpha)
-    method = check_option(method, "method", (*COUNT_METHODS, "naive"))
+    method = check_option(method, "method", (*METHODS, "naive"))
     sides = _SIDES[check_option(alternative, "alternative", ALTERNATIVES)]
     chosen = ESTIMATORS[check_option(estimate, "estimate", ESTIMATORS)]
     together = check_flag(simultaneous, "simultaneous") or method == "tail-bound"

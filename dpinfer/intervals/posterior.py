@@ -213,7 +213,7 @@ def tabulate(
     law: NoiseLaw,
     lower: float,
     upper: float,
-    rule: Rule | None = None,
+    rule: Rule | None,
 ) -> Table:
     """Return the values of a function prior as far as any posterior has mass.
 
@@ -468,7 +468,7 @@ class CountPosterior(Listed, Plotted):
                 ("Posteriors", len(frame)),
                 ("Error covered", ERROR_COVERED["noise"]),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=frame.index if self.labels is not None else None,
             notes=self.notes,
             alike=("count", "mean", "std", "mode", "ci_lower", "ci_upper"),

@@ -189,7 +189,7 @@ class Ranking(Listed, Plotted):
                 ("Level", f"{1 - self.alpha:.6g}"),
                 ("Error covered", ERROR_COVERED["noise"]),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=self._x.labels,
             notes=("pvalue, best: whether it may be the largest; lower, upper: its rank, each",),
         )

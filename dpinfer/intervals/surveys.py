@@ -214,7 +214,7 @@ class SurveyEstimate(Listed, Plotted):
                 ("Level", f"{1 - alpha:.6g}"),
                 ("Error covered", "noise and sampling"),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=frame.index if self.labels is not None else None,
             notes=self.notes,
             alike=tuple(frame.columns),

@@ -24,12 +24,11 @@ from dpinfer._numerics.lattice import alike
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.pivots import sidak
 from dpinfer.estimation.targets import checked_weights
-from dpinfer.intervals._soft import TILTS, WIDTHS, Soft, lowest
-from dpinfer.intervals._thresholded import Cells, counting, margin
+from dpinfer.intervals._thresholded import TILTS, WIDTHS, Cells, Soft, counting, lowest, margin
 from dpinfer.mechanisms.independent import Mechanism, groups, integer_cells
 from dpinfer.mechanisms.law import ParametricLaw
 from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian, Geometric, Laplace
-from dpinfer.releases.listed import ListedCells, listed_cells
+from dpinfer.releases.coerce import ListedCells, listed_cells
 from dpinfer.releases.noises import Rule
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import Assurance, Intervals

@@ -38,7 +38,7 @@ from dpinfer.estimation.fieller import (
     tail_of,
     weighted_tail,
 )
-from dpinfer.estimation.pivots import sidak
+from dpinfer.estimation.pivots import ROUNDING, sidak
 from dpinfer.estimation.published import LARGEST_NOBS, unlabelled
 from dpinfer.estimation.ratio_sets import (
     MOST_ROWS,
@@ -48,7 +48,6 @@ from dpinfer.estimation.ratio_sets import (
     with_density,
 )
 from dpinfer.intervals._two_binomials import (
-    ROUNDING,
     Sample,
     Transform,
     lower_limit,
@@ -64,7 +63,7 @@ from dpinfer.mechanisms.rounded import warn_of_rounding
 from dpinfer.mechanisms.weighted_sum import WeightedSum, weighted_sums
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import LARGEST_VALUE
-from dpinfer.results.intervals import Intervals, Uncertainty
+from dpinfer.results.intervals import UNCERTAINTIES, Intervals, Uncertainty
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -421,8 +420,6 @@ def sampling_ends(
             lower[number], upper[number] = ends[0] - ends[1], ends[1] - ends[0]
     return _or_empty(lower, upper)
 
-
-UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 
 Measure = Literal["risk ratio", "odds ratio", "risk difference"]
 

@@ -123,7 +123,7 @@ class IndependentNoise(NoiseLaw):
 
         The cells are an int, a slice, a mask or an array of int, whose order it keeps.
         """
-        check_index(index, "index", self.shape)
+        check_index(index, self.shape)
         return self._take(index)
 
     def _take(self, index: Any) -> NoiseLaw:

@@ -340,7 +340,7 @@ class ParametricLaw(Locked, NoiseLaw):
     def take(self, index: Any) -> Self:
         """Return the law of the selected cells; where one law serves all cells, that law."""
         if self.shape:
-            check_index(index, "index", self.shape)
+            check_index(index, self.shape)
         return self._take(index)
 
     @final

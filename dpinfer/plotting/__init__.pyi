@@ -1,8 +1,6 @@
 from .choices import plot_adjusted as plot_adjusted
 from .choices import plot_ranking as plot_ranking
 from .choices import plot_spending as plot_spending
-from .draws import plot_ranks as plot_ranks
-from .draws import plot_trace as plot_trace
 from .privacy import plot_allocation as plot_allocation
 from .privacy import plot_delta as plot_delta
 from .privacy import plot_ledger as plot_ledger
@@ -11,6 +9,8 @@ from .privacy import plot_trade_off as plot_trade_off
 from .results import plot_forest as plot_forest
 from .results import plot_level_widths as plot_level_widths
 from .results import plot_null as plot_null
+from .results import plot_ranks as plot_ranks
+from .results import plot_trace as plot_trace
 from .series_and_maps import plot_lorenz as plot_lorenz
 from .series_and_maps import plot_map as plot_map
 from .series_and_maps import plot_series as plot_series

@@ -21,7 +21,7 @@ from dpinfer._style import (
     styled_axes,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.privacy.guarantees import Guarantee
+from dpinfer.privacy.guarantees import LETTERS, Guarantee
 from dpinfer.privacy.ledger import BudgetAllocation, BudgetLedger
 from dpinfer.privacy.loss import PrivacyLoss, privacy_loss
 from dpinfer.privacy.pairs import PairLoss
@@ -283,7 +283,6 @@ def _log_lines(
     return axes
 
 
-_LETTERS = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}
 _ROW = 0.34
 
 
@@ -360,9 +359,9 @@ def plot_ledger(ledger: BudgetLedger, *, most: int = 40, ax: Axes | None = None)
     axes.set_ylim(len(bars) - 0.4, -0.6)
     axes.set_xlim(0.0, max(104.0, 1.04 * float((start + bars).max())))
     axes.grid(visible=False, axis="y")
-    parts = {letter: getattr(ledger.budget, own, None) for own, letter in _LETTERS.items()}
+    parts = {letter: getattr(ledger.budget, own, None) for own, letter in LETTERS.items()}
     budget = ", ".join(f"{letter} = {value:.6g}" for letter, value in parts.items() if value)
-    what = "μ²" if name == "mu" else _LETTERS[name]
+    what = "μ²" if name == "mu" else LETTERS[name]
     axes.set_xlabel(f"share of the {what} of the budget, {budget} (percent)")
     return axes
 

@@ -18,8 +18,7 @@ from dpinfer.mechanisms.law import NoiseLaw
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.queries.hierarchy import Hierarchy
 from dpinfer.queries.workload import Workload
-from dpinfer.releases.coerce import noisy
-from dpinfer.releases.listed import listed_cells
+from dpinfer.releases.coerce import listed_cells, noisy
 from dpinfer.releases.noises import Rule, positions_of
 from dpinfer.releases.values import NoisyValues
 
@@ -551,7 +550,7 @@ def _recession(model: TableModel, open_: NDArray[np.intp]) -> NDArray[np.bool_]:
     return np.asarray(found.x) > 1e-7
 
 
-def start_table(model: TableModel, weak: FloatArray | None = None) -> Whole:
+def start_table(model: TableModel, weak: FloatArray | None) -> Whole:
     """Return a possible table near the clipped least-squares fit.
 
     ``weak``: what cells that no row is about are expected to be.

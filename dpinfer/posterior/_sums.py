@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.lattice import batches
+from dpinfer.posterior._model import Whole
 
-Whole = NDArray[np.int64]
 Places = NDArray[np.intp]
 
 _ENTRIES = 1 << 17
@@ -55,13 +55,6 @@ class Windows:
             self.log_total[rows],
             self.left_out[rows],
         )
-
-    def compact(self) -> Windows:
-        """Return the rows over no other weights than theirs."""
-        made = Made(len(self))
-        for rows in batches(self.width.astype(np.float64), _ENTRIES):
-            made.put_as(rows, self.take(rows))
-        return made.windows()
 
     def padded(self, before: int = 0, after: int = 0) -> FloatArray:
         """Return the weights as a table (n, before + widest + after) with zeros around them."""

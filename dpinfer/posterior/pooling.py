@@ -12,7 +12,7 @@ from scipy import special
 from dpinfer._check import FloatArray, check_alpha, check_array, check_option, check_scalar, show
 from dpinfer.errors import InvalidParameterError
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
-from dpinfer.results.labels import attach_labels
+from dpinfer.results.labels import attach_labels, check_order
 from dpinfer.results.presentation import Listed, Plotted
 from dpinfer.results.tables import Table
 
@@ -162,7 +162,7 @@ class PooledEstimate(Listed, Plotted):
                 ("Level", f"{1 - alpha:.6g}"),
                 ("Error covered", ERROR_COVERED[self.uncertainty]),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=self.labels,
             notes=(self._note,),
             alike=("estimate", "ci_lower", "ci_upper", "std_err"),
@@ -401,8 +401,7 @@ def _variances(
     else:
         parts = _parts(variances, "variances")
         own = _common_labels(parts, "variances")
-        if own is not None and labels is not None and not own.equals(labels):
-            raise InvalidParameterError("variances must have the labels of estimates, in order")
+        check_order(own, labels, "variances", "estimates")
         u = _stacked(parts, "variances")
     square = len(shape) == 2 and u.shape == (*shape, shape[1])
     if u.shape != shape and not square:

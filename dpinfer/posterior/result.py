@@ -32,6 +32,7 @@ from dpinfer.errors import (
 )
 from dpinfer.estimation.fieller import tail_of
 from dpinfer.estimation.targets import checked_weights
+from dpinfer.intervals.posterior import KINDS, Kind
 from dpinfer.posterior._model import TableModel
 from dpinfer.posterior.beside import LARGEST, MOST_ROWS, Unbiased, release_of, sums
 from dpinfer.posterior.diagnostics import (
@@ -52,11 +53,9 @@ from dpinfer.results.tables import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-Kind = Literal["hdi", "equal-tailed"]
 Unmixed = Literal["raise", "warn"]
 Form = Literal["tables", "records", "frequencies"]
 
-KINDS: tuple[Kind, ...] = ("hdi", "equal-tailed")
 UNMIXED: tuple[Unmixed, ...] = ("raise", "warn")
 FORMS: tuple[Form, ...] = ("tables", "records", "frequencies")
 
@@ -360,7 +359,7 @@ class Draws(Listed, Plotted):
                 ("Intervals", f"{1 - alpha:.6g} credible, {kind}"),
                 ("Error covered", ERROR_COVERED["noise"]),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=self._labels(),
             notes=(
                 *self.notes,

@@ -11,9 +11,7 @@ from dpinfer._check import RNG, FloatArray, check_integer, check_option, require
 from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.laws import Exact
-from dpinfer.posterior._chain import Problem, Task, run_chains
-from dpinfer.posterior._enumeration import MOST_STATES, enumerated_draws
-from dpinfer.posterior._loops import ENGINES, EXTRA, Engine
+from dpinfer.posterior._chain import ENGINES, EXTRA, Engine, Problem, Task, run_chains
 from dpinfer.posterior._model import (
     NO_END,
     Arguments,
@@ -25,7 +23,7 @@ from dpinfer.posterior._model import (
 )
 from dpinfer.posterior._moves import Connectivity, MoveSource, find_connection, given_moves
 from dpinfer.posterior._priors import CellPrior, SharedCells, TabledCells, cell_prior
-from dpinfer.posterior._trees import exact_draws, forest_of
+from dpinfer.posterior._trees import MOST_STATES, enumerated_draws, exact_draws, forest_of
 from dpinfer.posterior.result import TablePosterior
 from dpinfer.priors.counts import FlatPrior, Prior
 from dpinfer.results.simulation import Simulation, child_seed, count_workers, run_tasks

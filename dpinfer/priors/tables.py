@@ -16,7 +16,7 @@ from dpinfer.priors.counts import (
     check_mean,
     shown,
 )
-from dpinfer.results.labels import attach_labels, split_labels
+from dpinfer.results.labels import attach_labels, check_order, split_labels
 
 _CONCENTRATIONS = (1e-6, 1e9)
 _MEANS = (1e-9, 1e12)
@@ -168,10 +168,7 @@ def previous_table_prior(
     before, labels = split_labels(counts, "counts", ge=0, le=1e12)
     rate, own = split_labels(growth, "growth", ge=1e-6, le=1e6)
     w = check_scalar(weight, "weight", gt=1e-9, le=1)
-    if own is not None and labels is not None and not own.equals(labels):
-        raise InvalidParameterError(
-            "growth must have the labels of counts in the same order: reindex it first"
-        )
+    check_order(own, labels, "growth", "counts")
     if rate.ndim and rate.shape != before.shape:
         raise InvalidParameterError(
             f"growth must be a number or have one entry for each of {before.size} counts, got "

@@ -773,7 +773,7 @@ class Workload:
     def take(self, index: Any) -> Workload:
         """Return the workload of the queries that a mask, positions or a slice selects."""
         check_entries(self._shape[0])
-        check_index(index, "index", self._shape[:1])
+        check_index(index, self._shape[:1])
         rows = np.arange(self._shape[0])[index].reshape(-1)
         if self._domain is not None and self._codes is not None:
             return Workload.from_codes(self._domain, self._codes[rows])

@@ -26,7 +26,7 @@ from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, refuse_dependent
 from dpinfer.mechanisms.weighted_sum import WeightedSum
 from dpinfer.releases.coerce import noisy
 from dpinfer.releases.values import NoisyValues
-from dpinfer.results.labels import split_labels
+from dpinfer.results.labels import check_order, split_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -434,10 +434,7 @@ def one_each(
 ) -> FloatArray:
     """Numbers, one for each row, or one where all are the same."""
     array, own = split_labels(value, name, ge=ge, le=le)
-    if own is not None and labels is not None and not own.equals(labels):
-        raise InvalidParameterError(
-            f"{name} must have the labels of the data in the same order: reindex it first"
-        )
+    check_order(own, labels, name, "the data")
     if array.shape not in ((), (size,)):
         raise InvalidParameterError(
             f"{name} must be a number or have one entry for each of the {size} rows, got shape "

@@ -31,6 +31,7 @@ from dpinfer.regression._errors import (
     column_errors,
     numbered_names,
 )
+from dpinfer.results.labels import check_order
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -165,10 +166,7 @@ def array_design(endog: Any, exog: Any, noise: NoiseOf, weights: Any) -> Design:
     response, rows, name = _response(endog)
     matrix, columns, other = matrix_of(exog)
     check_length(matrix, "exog", len(response), "the values of endog")
-    if rows is not None and other is not None and not rows.equals(other):
-        raise InvalidParameterError(
-            "exog must have the labels of endog in the same order: reindex it first"
-        )
+    check_order(other, rows, "exog", "endog")
     labels = rows if rows is not None else other
     if labels is None and (is_foreign(endog) or is_foreign(exog)):
         labels = _numbered(len(response))
@@ -290,10 +288,7 @@ def _weights(weights: Any, size: int, labels: pd.Index | None) -> FloatArray:
         return np.broadcast_to(1.0, size)
     weights = as_table(weights, "weights")
     own = getattr(weights, "index", None) if hasattr(weights, "to_numpy") else None
-    if own is not None and labels is not None and not own.equals(labels):
-        raise InvalidParameterError(
-            "weights must have the labels of the data in the same order: reindex them first"
-        )
+    check_order(own, labels, "weights", "the data")
     array = check_array(weights, "weights", gt=0, ge=_SMALLEST, le=LARGEST, ndim=1)
     check_length(array, "weights", size, "the rows")
     if array.max() > array.min() / np.finfo(float).eps:

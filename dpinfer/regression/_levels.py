@@ -1,17 +1,20 @@
-"""Levels that move as a random walk, seen through noise of known laws, by a filter on a grid."""
+"""Levels that move as a random walk, seen through noise of known laws, and breaks in them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import fft, signal
+from numpy.typing import NDArray
+from scipy import fft, signal, special
 
 from dpinfer._check import FloatArray
-from dpinfer.regression._integrated import mixture_moments, mixture_quantiles
+from dpinfer._numerics.roots import find_root
+from dpinfer.errors import NotEstimableError
+from dpinfer.releases.values import NoisyValues
 
 _LOG_2PI = np.log(2.0 * np.pi)
 
@@ -173,3 +176,202 @@ class GridFilter:
                 else:
                     after = self._moved(after / after.max(), kernels)
         return mixed, shift
+
+
+# Integrals over one variance that is estimated, and quantiles of mixtures of normal laws.
+
+_NEGLIGIBLE = 40.0
+"""Nodes are left out where the density is exp(-40) of the largest."""
+
+_ROUNDS = 60
+_FULL = 0.6
+"""Share of the nodes that are to matter."""
+
+
+def nodes_of(
+    log_density: Callable[[FloatArray], FloatArray], low: float, high: float, count: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return nodes at equal steps where a density is not negligible, and weights that add up to 1.
+
+    The trapezoid rule is good to rounding where the density is smooth and vanishes at both ends,
+    or is even about the lower one.
+    """
+    for _ in range(_ROUNDS):
+        x = np.linspace(low, high, count)
+        value = log_density(x)
+        if not (most := value.max()) > -np.inf:
+            raise NotEstimableError(
+                "no value of the variance gives what was published a likelihood: check the laws of "
+                "the noise, and values far from all others"
+            )
+        value = value - most
+        kept = np.flatnonzero(value > -_NEGLIGIBLE)
+        first, last = max(kept[0] - 1, 0), min(kept[-1] + 1, count - 1)
+        if last - first >= _FULL * (count - 1) or not x[last] > x[first]:
+            break
+        low, high = x[first], x[last]
+    weights = np.exp(value)
+    weights[[0, -1]] *= 0.5
+    return x, weights / weights.sum()
+
+
+def mixture_cdf(
+    x: FloatArray, weights: FloatArray, means: FloatArray, stds: FloatArray
+) -> FloatArray:
+    """Return P(X <= x) of m mixtures of k normal laws; means and stds have shape (k, m)."""
+    return np.asarray(weights @ special.ndtr((x - means) / stds))
+
+
+def mixture_quantiles(
+    q: float, weights: FloatArray, means: FloatArray, stds: FloatArray
+) -> FloatArray:
+    """Return the q-quantiles of m mixtures."""
+    each = means + special.ndtri(q) * stds
+
+    def excess(x: FloatArray, rows: NDArray[np.intp]) -> FloatArray:
+        return np.asarray(q - mixture_cdf(x, weights, means[:, rows], stds[:, rows]))
+
+    room = stds.min(axis=0)
+    low, high = find_root(excess, each.min(axis=0) - room, each.max(axis=0) + room, rtol=1e-12)
+    return 0.5 * (low + high)
+
+
+def mixture_moments(
+    weights: FloatArray, means: FloatArray, stds: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return means and standard deviations of m mixtures."""
+    mean = weights @ means
+    return mean, np.sqrt(weights @ (stds**2 + (means - mean) ** 2))
+
+
+# Breaks at a day that is not known beforehand, by the largest of likelihood ratios.
+
+_MARGIN = 3
+"""Published days before a break, and from it on."""
+
+_MOST_NODES = 24
+
+
+class Ratios(NamedTuple):
+    """Twice the log-likelihood that a shift adds, at each day, with the shift and its error."""
+
+    ratio: FloatArray
+    shift: FloatArray
+    std: FloatArray
+    weights: FloatArray
+    """Of the standard deviations of the steps, (nodes, days)."""
+
+
+def state_space(variance: FloatArray, y: FloatArray, trend: bool, shift: int | None) -> Any:
+    """Return the model of a level, and a slope, that walk from diffuse starts; NaN is missing."""
+    from statsmodels.tsa.statespace.kalman_smoother import KalmanSmoother
+
+    size, walks = len(y), 2 if trend else 1
+    states = walks + (shift is not None)
+    filters = KalmanSmoother(k_endog=1, k_states=states, k_posdef=walks)
+    filters.bind(y)
+    design = np.zeros((1, states, size))
+    design[0, 0] = 1.0
+    if shift is not None:
+        design[0, -1, shift:] = 1.0
+    filters["design"] = design
+    filters["transition"] = np.eye(states)
+    if trend:
+        filters["transition", 0, 1] = 1.0
+    filters["selection"] = np.eye(states)[:, :walks]
+    filters["obs_cov"] = variance.reshape(1, 1, size)
+    filters.initialize_diffuse()
+    return filters
+
+
+@dataclass(frozen=True, eq=False)
+class Breaks:
+    """A series under the model without a break, and the days at which there may be one."""
+
+    x: NoisyValues
+    there: NDArray[np.bool_]
+    nodes: FloatArray  # (k, r), standard deviations of steps
+    weights: FloatArray
+
+    @classmethod
+    def of(
+        cls, x: NoisyValues, there: NDArray[np.bool_], nodes: FloatArray, weights: FloatArray
+    ) -> Breaks:
+        """Take fewer nodes: every other one of a line, the heaviest ones of a plane."""
+        kept = np.arange(0, len(nodes), 2)
+        if nodes.shape[1] > 1:
+            kept = np.sort(np.argsort(-weights, kind="stable")[:_MOST_NODES])
+        return cls(x, there, nodes[kept], weights[kept] / weights[kept].sum())
+
+    @cached_property
+    def days(self) -> NDArray[np.intp]:
+        """Days with enough published ones on both sides."""
+        before: NDArray[np.intp] = np.cumsum(self.there) - self.there
+        enough = (before >= _MARGIN) & (self.there.sum() - before >= _MARGIN)
+        days = np.flatnonzero(enough)
+        if not days.size:
+            raise NotEstimableError(f"a break needs {_MARGIN} published days on either side")
+        return days
+
+    @cached_property
+    def _unit(self) -> float:
+        return float(np.sqrt(np.mean(self.x.variance)))
+
+    @cached_property
+    def observed(self) -> Ratios:
+        """What the published series gives."""
+        return self.ratios(np.where(self.there, self.x.values, np.nan))
+
+    def ratios(self, y: FloatArray) -> Ratios:
+        """Return likelihood ratios, each at its own standard deviations of steps.
+
+        At given ones, the smoother has the score r and the information N of a shift at each day:
+        the shift is r/N, and adds r²/(2N) to the logarithm of the likelihood.
+        """
+        unit, days = self._unit, self.days
+        centre = np.nanmean(y)
+        trend = self.nodes.shape[1] > 1
+        filters = state_space(self.x.variance / unit**2, (y - centre) / unit, trend, None)
+        base = np.empty(len(self.nodes))
+        score, information = np.empty((2, len(self.nodes), len(days)))
+        for at, root in enumerate(self.nodes / unit):
+            filters["state_cov"] = np.diag(np.square(root))
+            found = filters.smooth()
+            base[at] = found.llf
+            score[at] = found.scaled_smoothed_estimator[0, days - 1]
+            information[at] = found.scaled_smoothed_estimator_cov[0, 0, days - 1]
+        information = np.maximum(information, 1e-12)
+        whole = base[:, np.newaxis] + np.square(score) / (2.0 * information)
+        best = whole.argmax(axis=0), np.arange(len(days))
+        likely = np.exp(whole - whole.max(axis=0)) / np.sqrt(information)
+        return Ratios(
+            2.0 * (whole[best] - base.max()),
+            unit * score[best] / information[best],
+            unit / np.sqrt(information[best]),
+            likely / likely.sum(axis=0),
+        )
+
+    def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the largest ratio of series without a break."""
+        series = self._series(size, rng, self.weights)
+        return np.array([self.ratios(y).ratio.max() for y in series])
+
+    def draw_at(self, at: int, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw how far below the largest the ratio of the true day is, of those with a break."""
+        series = self._series(size, rng, self.observed.weights[:, at])
+        series[:, self.days[at] :] += self.observed.shift[at]
+        found = [self.ratios(y).ratio for y in series]
+        return np.array([ratio.max() - ratio[at] for ratio in found])
+
+    def _series(self, size: int, rng: np.random.Generator, weights: FloatArray) -> FloatArray:
+        """Draw series from 0 on, which ratios do not depend on, with the steps of some node."""
+        days = len(self.there)
+        roots = self.nodes[rng.choice(len(self.nodes), size, p=weights)]
+        steps = rng.normal(size=(size, roots.shape[1], days)) * roots[..., np.newaxis]
+        steps[..., 0] = 0.0
+        moves = steps[:, 0]
+        if roots.shape[1] > 1:
+            moves[:, 1:] += np.cumsum(steps[:, 1], axis=1)[:, :-1]
+        series = np.cumsum(moves, axis=1) + self.x.draw(size, rng=rng)
+        series[:, ~self.there] = np.nan
+        return np.asarray(series)

@@ -575,26 +575,16 @@ def estimated(exog: FloatArray, offset: FloatArray, parts: list[Part], family: s
         if family == "lognormal-poisson" and not (own and likelihood.family.is_fine(eta, alpha)):
             likelihood.family = _lognormal(eta, alpha)
             likelihood.scales = []
-        likelihood.widen(theta)
-        if not np.isfinite(likelihood.rows(theta).log).all():
-            raise NotEstimableError(
-                "some of the values cannot be counts with this noise under any mean, such as "
-                "negative values without noise: check mechanism"
-            )
+        _widened(likelihood, theta)
         theta = maximised(likelihood, theta)
         _refuse(likelihood, theta)
         if likelihood.holds(theta):
             break
     else:
         raise ConvergenceError("the sums over counts did not settle: some values are far from all")
-    gradient, information = likelihood.gradient(theta), likelihood.hessian(theta)
-    if np.linalg.eigvalsh(information)[0] <= 0 or not (
-        0 <= gradient @ np.linalg.solve(information, gradient) < 1e-10
-    ):
-        raise ConvergenceError(
-            "the likelihood has no maximum that was found: leave out columns, or use "
-            "family='negative-binomial'"
-        )
+    information = _information(
+        likelihood, theta, "leave out columns, or use family='negative-binomial'"
+    )
     back = np.eye(len(theta))  # from (γ, log α) to (β, log α)
     back[:-1, :-1] = triangle
     coefficients = np.asarray(np.linalg.solve(back, theta), dtype=np.float64)
@@ -616,12 +606,7 @@ def poisson_maximum(
     gamma = _start(basis, offset, parts)[:-1] if start is None else triangle @ start
     theta, likelihood = np.append(gamma, 0.0), Likelihood(basis, offset, parts, PoissonCounts())
     for _ in range(_ROUNDS):
-        likelihood.widen(theta)
-        if not np.isfinite(likelihood.rows(theta).log).all():
-            raise NotEstimableError(
-                "some of the values cannot be counts with this noise under any mean, such as "
-                "negative values without noise: check mechanism"
-            )
+        _widened(likelihood, theta)
         near, ended = _stepped(likelihood, theta, _NEAR * len(theta))
         lower = ended and likelihood.value(near) <= likelihood.value(theta)
         theta = near if lower else maximised(likelihood, theta)
@@ -632,11 +617,7 @@ def poisson_maximum(
             )
         if likelihood.holds(theta):
             break
-    gradient, information = likelihood.gradient(theta), likelihood.hessian(theta)
-    if np.linalg.eigvalsh(information)[0] <= 0 or not (
-        0 <= gradient @ np.linalg.solve(information, gradient) < 1e-10
-    ):
-        raise ConvergenceError("the likelihood has no maximum that was found: leave out terms")
+    _information(likelihood, theta, "leave out terms")
     likelihood.basis = exog
     likelihood._last = None
     return np.asarray(np.linalg.solve(triangle, theta[:-1])), likelihood
@@ -697,6 +678,26 @@ def _start(basis: FloatArray, offset: FloatArray, parts: list[Part]) -> FloatArr
     gamma = basis.T @ guess / len(basis)
     rest = min(float(np.var(guess - basis @ gamma)), 5.0)
     return np.append(gamma, np.log(np.clip(np.expm1(rest), 0.05, 5.0)))
+
+
+def _widened(likelihood: Likelihood, theta: FloatArray) -> None:
+    """Widen the sums over counts, and refuse values that none of these can have."""
+    likelihood.widen(theta)
+    if not np.isfinite(likelihood.rows(theta).log).all():
+        raise NotEstimableError(
+            "some of the values cannot be counts with this noise under any mean, such as "
+            "negative values without noise: check mechanism"
+        )
+
+
+def _information(likelihood: Likelihood, theta: FloatArray, advice: str) -> FloatArray:
+    """Return the information where the likelihood has a maximum."""
+    gradient, information = likelihood.gradient(theta), likelihood.hessian(theta)
+    if np.linalg.eigvalsh(information)[0] <= 0 or not (
+        0 <= gradient @ np.linalg.solve(information, gradient) < 1e-10
+    ):
+        raise ConvergenceError(f"the likelihood has no maximum that was found: {advice}")
+    return information
 
 
 def _refuse(likelihood: Likelihood, theta: FloatArray) -> None:

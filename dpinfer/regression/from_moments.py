@@ -295,7 +295,7 @@ class MomentsRegression(Listed, Plotted):
                 ("Level, all together", f"{1 - alpha:.6g}"),
                 ("Error covered", "noise (inference on the confidential values)"),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=self.names,
             notes=sets.notes,
             alike=("estimate", "ci_lower", "ci_upper", "wald_std_err"),

@@ -24,11 +24,22 @@ from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw
 from dpinfer.mechanisms.laws import Gaussian
-from dpinfer.regression._breaks import Breaks, state_space
-from dpinfer.regression._integrated import nodes_of
-from dpinfer.regression._levels import GridFilter, GridLaw, NormalMixture
-from dpinfer.releases.coerce import missing_cells, noisy, noisy_pair, refuse_columns
-from dpinfer.releases.listed import ListedCells, listed_cells
+from dpinfer.regression._levels import (
+    Breaks,
+    GridFilter,
+    GridLaw,
+    NormalMixture,
+    nodes_of,
+    state_space,
+)
+from dpinfer.releases.coerce import (
+    ListedCells,
+    listed_cells,
+    missing_cells,
+    noisy,
+    noisy_pair,
+    refuse_columns,
+)
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import Intervals
@@ -347,7 +358,7 @@ class LocalLevel(Listed, Plotted):
         return Table(
             "Local level of a noisy series",
             facts,
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=self.labels,
             notes=self.notes,
             alike=("estimate", "std", "ci_lower", "ci_upper"),

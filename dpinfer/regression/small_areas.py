@@ -16,11 +16,11 @@ from dpinfer.errors import InvalidParameterError, NotEstimableError
 from dpinfer.mechanisms.independent import Mechanism
 from dpinfer.regression._errors import LARGEST, numbered_names
 from dpinfer.regression._formula import checked_triangle, matrix_of, read_formula
-from dpinfer.regression._integrated import mixture_moments, mixture_quantiles, nodes_of
+from dpinfer.regression._levels import mixture_moments, mixture_quantiles, nodes_of
 from dpinfer.releases.coerce import noisy, refuse_columns
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.intervals import ERROR_COVERED, Intervals, Uncertainty
-from dpinfer.results.labels import attach_labels
+from dpinfer.results.labels import attach_labels, check_order
 from dpinfer.results.presentation import Listed, Plotted
 from dpinfer.results.tables import Table
 
@@ -218,7 +218,7 @@ class SmallAreaEstimates(Listed, Plotted):
                 ("Level", f"{1 - alpha:.6g}"),
                 ("Error covered", ERROR_COVERED[self.uncertainty]),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=self.x.labels,
             notes=self.notes,
             alike=[name for name in frame.columns if name not in ("shrinkage", "std_residual")],
@@ -460,10 +460,7 @@ def _design(x: NoisyValues, exog: Any) -> tuple[FloatArray, list[Any]]:
         return np.ones((len(x), 1)), ["const"]
     matrix, columns, rows = matrix_of(exog)
     check_length(matrix, "exog", len(x), "the values of endog")
-    if rows is not None and x.labels is not None and not rows.equals(x.labels):
-        raise InvalidParameterError(
-            "exog must have the labels of endog in the same order: reindex it first"
-        )
+    check_order(rows, x.labels, "exog", "endog")
     return matrix, numbered_names(matrix) if columns is None else list(columns)
 
 

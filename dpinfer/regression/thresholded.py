@@ -44,10 +44,10 @@ from dpinfer.regression._selected_counts import (
     derivatives,
     estimated,
 )
-from dpinfer.releases.listed import ListedCells, listed_cells
+from dpinfer.releases.coerce import ListedCells, listed_cells
 from dpinfer.results.hypothesis import HypothesisResult
 from dpinfer.results.intervals import Intervals
-from dpinfer.results.labels import attach_labels
+from dpinfer.results.labels import attach_labels, check_order
 from dpinfer.results.null import AsymptoticNull
 from dpinfer.results.tables import Table
 
@@ -336,7 +336,7 @@ class ThresholdedRegression(RegressionResult):
                 ("Log-likelihood", f"{self.llf:.6g}"),
                 ("Level", f"{1 - alpha:.6g}"),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=frame.index,
             notes=self.notes,
             alike=("estimate", "std_err", "ci_lower", "ci_upper"),
@@ -520,10 +520,7 @@ def thresholded_glm(
         matrix, columns, labels = matrix_of(exog)
         cells = listed_cells(endog, mechanism, threshold, name="endog")
         own = cells.x.labels
-        if own is not None and labels is not None and not own.equals(labels):
-            raise InvalidParameterError(
-                "exog must have the labels of endog in the same order: reindex it first"
-            )
+        check_order(labels, own, "exog", "endog")
         labels = own if labels is None else labels
         names, spec = numbered_names(matrix) if columns is None else list(columns), None
     check_length(matrix, "exog", len(cells.x), "the values of endog")

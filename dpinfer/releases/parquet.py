@@ -335,7 +335,7 @@ def read_whole(path: Path, limit: Limit) -> Any:
         return _read(file, rows, limit)
 
 
-def check_parquet(path: Path, limit: Limit, columns: Collection[str] | None = None) -> None:
+def check_parquet(path: Path, limit: Limit, columns: Collection[str] | None) -> None:
     """Refuse a Parquet file whose columns, by default all, take more memory than they may."""
     with opened_parquet(path, limit, columns):
         pass

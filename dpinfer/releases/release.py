@@ -956,7 +956,6 @@ class Release(Locked, Presented, Indexed, Plotted):
         return self.to_frame()
 
     def _table(self) -> Table:
-        frame = self.to_frame()
         facts: list[tuple[str, object]] = [
             ("Values", len(self)),
             ("Cells", self.workload.shape[1]),
@@ -964,9 +963,8 @@ class Release(Locked, Presented, Indexed, Plotted):
         ]
         if self.guarantee is not None:
             facts.append(("Guarantee", self.guarantee))
-        columns = {name: frame[name].to_numpy() for name in frame.columns}
         title = "Published values" if self.name is None else self.name
-        return Table(title, facts, columns, index=self.labels)
+        return Table(title, facts, self.to_frame(), index=self.labels)
 
     def __getitem__(self, which: Any) -> Release:
         """Return the release of some values, named as rows of :class:`~dpinfer.Intervals` are."""

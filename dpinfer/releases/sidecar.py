@@ -576,7 +576,7 @@ def load_sidecar(
     return document.content, problems
 
 
-def parse_sidecar(content: Mapping[str, Any], field: str | None = None) -> Sidecar:
+def parse_sidecar(content: Mapping[str, Any], field: str | None) -> Sidecar:
     """Return the part of a valid descriptor that concerns one noisy field."""
     fields = {part["name"]: part for part in content["schema"]["fields"]}
     noisy = [name for name, part in fields.items() if "privacy" in part]

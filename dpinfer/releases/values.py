@@ -33,7 +33,13 @@ from dpinfer.mechanisms.independent import (
 from dpinfer.mechanisms.law import NoiseLaw, ParametricLaw, Share, in_short
 from dpinfer.mechanisms.laws import Exact
 from dpinfer.releases.noises import READ_TWICE, Noises, Part, Positions, Rule, positions_of, stacked
-from dpinfer.results.labels import attach_labels, find_rows, labelled_frame, split_labels
+from dpinfer.results.labels import (
+    attach_labels,
+    check_order,
+    find_rows,
+    labelled_frame,
+    split_labels,
+)
 from dpinfer.results.presentation import Indexed, Plotted, Presented
 from dpinfer.results.tables import Table
 
@@ -144,7 +150,7 @@ class NoisyValues(Presented, Indexed, Plotted):
         return (
             self.shape == other.shape
             and np.array_equal(self.values, other.values)
-            and _same_labels(self.labels, other.labels)
+            and same_labels(self.labels, other.labels)
             and (self.rule or Rule()).is_same(other.rule or Rule())
             and _same_laws(self, other)
         )
@@ -452,10 +458,7 @@ class NoisyValues(Presented, Indexed, Plotted):
         array, own = split_labels(value, name, ge=ge, le=le, gt=gt, lt=lt, finite=finite)
         if whole:
             check_integer_array(array, name)
-        if own is not None and self.labels is not None and not own.equals(self.labels):
-            raise InvalidParameterError(
-                f"{name} must have the labels of {self.name} in the same order: reindex it first"
-            )
+        check_order(own, self.labels, name, self.name)
         if array.ndim > 1 and array.shape == self.shape:
             array = array.ravel()
         if array.ndim > 1:
@@ -689,7 +692,7 @@ def _refuse_twice(one: NoisyValues, other: NoisyValues) -> None:
         and other.weights is None
         and len(one) == len(other) >= _TWICE
         and np.array_equal(one.values, other.values)
-        and _same_labels(one.labels, other.labels)
+        and same_labels(one.labels, other.labels)
         and _same_laws(one, other)
     )
     shared = {origin for origin, *_ in one.noises.parts}
@@ -709,5 +712,6 @@ def _same_laws(one: NoisyValues, other: NoisyValues) -> bool:
     )
 
 
-def _same_labels(one: pd.Index | None, other: pd.Index | None) -> bool:
+def same_labels(one: pd.Index | None, other: pd.Index | None) -> bool:
+    """Whether two arguments have the same labels, or neither has any."""
     return one is other if one is None or other is None else bool(one.equals(other))

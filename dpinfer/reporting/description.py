@@ -81,7 +81,7 @@ class Columns:
         except InvalidParameterError:
             return None
 
-    def propose(self, value: str | None = None) -> dict[str, Any]:
+    def propose(self, value: str | None) -> dict[str, Any]:
         """Return what names and contents of the columns say, beside a value that is known."""
         found: dict[str, Any] = {}
         laws = [name for name in self.text.columns if self.kinds(name)]

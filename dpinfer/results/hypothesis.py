@@ -228,7 +228,7 @@ class HypothesisResult(Rows, Plotted):
         return Table(
             self.name,
             facts,
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=self.labels,
             notes=notes,
             alike=("estimate", "ci_lower", "ci_upper"),
@@ -350,7 +350,7 @@ class AdjustedTests(Rows, Plotted):
                 ("Rejected", int(frame["reject"].sum())),
                 ("Controls", RATES[self.method]),
             ],
-            {name: frame[name].to_numpy() for name in frame.columns},
+            frame,
             index=self.labels,
             bounds=bounds,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -22,7 +22,13 @@ from dpinfer._check import (
     step_and_way,
 )
 from dpinfer.errors import InvalidParameterError
-from dpinfer.results.labels import attach_labels, hold_arrays, labelled_frame, split_labels
+from dpinfer.results.labels import (
+    attach_labels,
+    check_order,
+    hold_arrays,
+    labelled_frame,
+    split_labels,
+)
 from dpinfer.results.presentation import Plotted, Rows
 from dpinfer.results.tables import Table
 
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 
 
 Uncertainty = Literal["noise", "noise+sampling"]
+UNCERTAINTIES: tuple[Uncertainty, ...] = ("noise", "noise+sampling")
 Assurance = Literal["exact", "checked", "bound"]
 
 ERROR_COVERED: dict[Uncertainty, str] = {
@@ -106,7 +113,7 @@ class _Sets(Rows, Plotted):
             simultaneous=self.simultaneous,
         )
 
-    def _table_of(self, columns: dict[str, Any], notes: Sequence[str]) -> Table:
+    def _table_of(self, columns: Mapping[str, Any] | pd.DataFrame, notes: Sequence[str]) -> Table:
         return Table(
             self.title,
             self.facts,
@@ -271,10 +278,7 @@ class Intervals(_Sets):
         """
         given, way = step_and_way(bin_size, "bin_size", "up")
         plain, own = split_labels(given, "bin_size")
-        if own is not None and self.labels is not None and not own.equals(self.labels):
-            raise InvalidParameterError(
-                "bin_size must have the labels of the intervals in the same order: reindex it first"
-            )
+        check_order(own, self.labels, "bin_size", "the intervals")
         step = check_integer_array(plain, "bin_size", ge=1)
         low, high = self._ends
         check_broadcast(intervals=low.shape, bin_size=step.shape)
@@ -516,7 +520,7 @@ class ConfidenceSets(_Sets):
         notes = self.notes
         if (self._kinds == "complement").any():
             notes = (*notes, "a complement holds all numbers that are not between its ends")
-        return self._table_of({name: frame[name].to_numpy() for name in frame.columns}, notes)
+        return self._table_of(frame, notes)
 
     def __repr__(self) -> str:
         how = self._how

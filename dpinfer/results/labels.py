@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+def check_order(own: Any, labels: Any, name: str, of: str) -> None:
+    """Refuse labels that are not those of another argument in its order, where both have some."""
+    if own is not None and labels is not None and not own.equals(labels):
+        raise InvalidParameterError(
+            f"{name} must have the labels of {of} in the same order: reindex it first"
+        )
+
+
 def split_labels(values: Any, name: str, **bounds: Any) -> tuple[FloatArray, pd.Index | None]:
     """Return values as an array of numbers within bounds, and their labels where they have any.
 

@@ -160,10 +160,8 @@ class NullDistribution(Presented):
         if laws.ndim:
             facts = [*facts, ("Laws", f"{laws.shape[-1]}, one for each statistic")]
             return Table("Null distribution", facts)
-        frame = self.summary_frame()
         levels = [f"Critical value at level {level:g}" for level in _SUMMARY_LEVELS]
-        columns = {name: frame[name].to_numpy() for name in frame.columns}
-        return Table("Null distribution", facts, columns, index=levels)
+        return Table("Null distribution", facts, self.summary_frame(), index=levels)
 
     @final
     def plot(self, ax: Any = None, *, statistic: float | None = None) -> Any:

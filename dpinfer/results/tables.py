@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_ROWS = 60
 """Of a longer body, only the first and last rows are shown as text and in notebooks."""
@@ -64,7 +67,7 @@ class Table:
         What the table is about.
     facts : sequence of pairs
         Names and values for the head.
-    columns : mapping of str to array, shape (n,)
+    columns : DataFrame, or mapping of str to array, shape (n,)
         The body, by the names of the columns of ``summary_frame``; none for facts alone.
     index : sequence, optional
         The labels of the rows; an Index gives the names of its levels as well.
@@ -97,7 +100,7 @@ class Table:
 
     title: str
     facts: Sequence[tuple[str, object]] = ()
-    columns: Mapping[str, Any] | None = None
+    columns: Mapping[str, Any] | pd.DataFrame | None = None
     _: KW_ONLY
     index: Any = None
     notes: Sequence[str] = ()
@@ -106,6 +109,12 @@ class Table:
     level: float | None = None
     interval: str = "CI"
     after: Table | None = None
+
+    def __post_init__(self) -> None:
+        if hasattr(self.columns, "to_numpy"):
+            frame: Any = self.columns
+            columns = {name: frame[name].to_numpy() for name in frame.columns}
+            object.__setattr__(self, "columns", columns)
 
     def __len__(self) -> int:
         return 0 if not self.columns else len(next(iter(self.columns.values())))

@@ -5,7 +5,6 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import InvalidParameterError
@@ -217,20 +216,3 @@ def test_dependence_is_never_ignored(call):
         match=r"independent errors|that of one estimate|dependent$|noise of its own",
     ):
         call()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [dpi.Laplace, dpi.Gaussian], ids=["Laplace", "Gaussian"])
-def test_shares_of_estimates_cover(kind):
-    # by accident less than once in 1e9
-    sizes = (6.0, 6.0, 1.0)
-    noise = [kind(**{"scale" if kind is dpi.Laplace else "sigma": size}) for size in sizes]
-    rng = np.random.default_rng(4)
-    hits, releases = 0, 200
-    for _ in range(releases):
-        values = QUERIES @ [60.0, 40.0] + [law.rvs(rng=rng) for law in noise]
-        release = dpi.Release(values, workload=QUERIES, mechanism=noise)
-        fit = dpi.combine(release, target=np.eye(2))
-        sets = dpi.share_confint(*fit.params, mechanism=(fit.noise(0), fit.noise(1)))
-        hits += bool(sets.contains(0.6))
-    assert hits >= stats.binom.ppf(1e-9, releases, 0.95)

@@ -19,20 +19,6 @@ VALUES = [3.0, 5.0, 7.0, 11.0]
 PARENT = pd.Series({"state": None, "north": "state", "south": "state"})
 
 
-def polars(frame):
-    pl = pytest.importorskip("polars", reason="polars is not installed")
-    return pl.DataFrame({name: frame[name].to_list() for name in frame.columns})
-
-
-def arrow(frame):
-    return pa.Table.from_pandas(frame, preserve_index=False)
-
-
-@pytest.fixture(params=[polars, arrow], ids=lambda make: make.__name__)
-def foreign(request):
-    return request.param
-
-
 def same_summaries(found, wanted):
     pd.testing.assert_frame_equal(
         found.summary_frame(), wanted.summary_frame(), check_index_type=False, check_names=False

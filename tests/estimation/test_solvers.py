@@ -11,8 +11,12 @@ from dpinfer import Exact, Gaussian, combine
 from dpinfer.errors import ConvergenceError, InvalidParameterError
 from dpinfer.estimation import _factors as augmented
 from dpinfer.estimation import design as solvers
-from dpinfer.estimation._factors import AugmentedSystem, DefiniteFactors, column_counts
-from dpinfer.estimation._selected import SelectedInverse
+from dpinfer.estimation._factors import (
+    AugmentedSystem,
+    DefiniteFactors,
+    SelectedInverse,
+    column_counts,
+)
 from dpinfer.estimation.design import (
     AugmentedSolver,
     DenseSolver,
@@ -446,7 +450,7 @@ def test_iteration_that_is_not_accurate_is_refused(monkeypatch):
 
 
 def test_targets_that_share_too_many_pairs_are_solved_for(monkeypatch):
-    monkeypatch.setattr("dpinfer.estimation._selected._PAIRS", 500)
+    monkeypatch.setattr("dpinfer.estimation._factors._PAIRS", 500)
     matrix = band(300, True)
     fit = combine(np.zeros(604), workload=matrix, mechanism=Gaussian(sigma=1.0))
     expected = DenseSolver(matrix.toarray(), np.ones(604)).std_errors(matrix)

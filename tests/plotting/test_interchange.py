@@ -4,7 +4,6 @@ import importlib
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 import dpinfer as dpi
@@ -13,20 +12,6 @@ from dpinfer.plotting import plot_certificates, plot_coverage, plot_forest, plot
 from dpinfer.results import ConfidenceSets
 
 pictures = importlib.import_module("pictures")
-
-
-def polars(frame):
-    pl = pytest.importorskip("polars", reason="polars is not installed")
-    return pl.DataFrame({name: frame[name].to_list() for name in frame.columns})
-
-
-def arrow(frame):
-    return pa.Table.from_pandas(frame, preserve_index=False)
-
-
-@pytest.fixture(params=[polars, arrow], ids=lambda make: make.__name__)
-def foreign(request):
-    return request.param
 
 
 def drawn(axes):

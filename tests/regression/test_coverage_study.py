@@ -1,5 +1,7 @@
 """Coverage of the intervals across noise levels, sizes and methods."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -47,9 +49,17 @@ def coverage(n, reliability, rng, fixed=False, **options):
     return np.mean(covered, axis=0), naively, refused / REPS
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("reliability", [0.95, 0.8, 0.6])
-@pytest.mark.parametrize("n", [50, 200, 1000])
+CORNERS = list(product((50, 1000), (0.95, 0.6)))
+BETWEEN = [(200, 0.95), (200, 0.8), (200, 0.6), (50, 0.8), (1000, 0.8)]
+
+
+@pytest.mark.parametrize(
+    ("n", "reliability"),
+    [
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in CORNERS),
+        *(pytest.param(*one, marks=pytest.mark.study) for one in BETWEEN),
+    ],
+)
 @pytest.mark.parametrize(
     "options",
     [

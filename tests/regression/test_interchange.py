@@ -4,24 +4,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from other_frames import arrow, polars
 
 from dpinfer import Gaussian, Laplace
 from dpinfer.errors import InvalidParameterError
 from dpinfer.regression import noisy_ols
-
-
-def polars(frame):
-    pl = pytest.importorskip("polars", reason="polars is not installed")
-    return pl.DataFrame({name: frame[name].to_list() for name in frame.columns})
-
-
-def arrow(frame):
-    return pa.Table.from_pandas(frame, preserve_index=False)
-
-
-@pytest.fixture(params=[polars, arrow], ids=lambda make: make.__name__)
-def foreign(request):
-    return request.param
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from other_frames import arrow, polars
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, InvalidParameterError
@@ -17,15 +18,6 @@ LONG = pd.DataFrame(
 WIDE = pd.DataFrame({"sex": ["F", "M"], "no": [40.0, 55.0], "yes": [60.0, 30.0]})
 LAPLACE = dpi.Laplace(scale=2.0)
 GAUSSIAN = dpi.Gaussian(sigma=2.0)
-
-
-def polars(frame):
-    pl = pytest.importorskip("polars", reason="polars is not installed")
-    return pl.DataFrame({name: frame[name].to_list() for name in frame.columns})
-
-
-def arrow(frame):
-    return pa.Table.from_pandas(frame, preserve_index=False)
 
 
 def batch(frame):

@@ -4,7 +4,6 @@ Set DPINFER_SCREENSHOTS to a folder to keep pictures.
 """
 
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -24,18 +23,6 @@ def long_release():
 
 
 RELEASES = {"anes96": lambda: datasets.load_anes96().release, "long": long_release}
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    with playwright.sync_playwright() as driver:
-        path = found or driver.chromium.executable_path
-        if not Path(path).exists():
-            pytest.skip("Chromium is not installed")
-        with driver.chromium.launch(executable_path=path, args=["--no-sandbox"]) as browser:
-            yield browser
 
 
 @pytest.mark.parametrize("name", RELEASES)

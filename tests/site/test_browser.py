@@ -5,24 +5,11 @@ pages.
 """
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 WIDTHS = {"phone": 390, "desk": 1400}
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    with playwright.sync_playwright() as driver:
-        path = found or driver.chromium.executable_path
-        if not Path(path).exists():
-            pytest.skip("Chromium is not installed")
-        with driver.chromium.launch(executable_path=path, args=["--no-sandbox"]) as browser:
-            yield browser
 
 
 def pages_of(site):

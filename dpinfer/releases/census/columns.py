@@ -278,11 +278,11 @@ def read_rows(
     path: Path,
     columns: Sequence[str],
     *,
-    subtree: str = "",
-    among: CodeRange = EVERYTHING,
-    queries: Sequence[str] | None = None,
-    max_bytes: int | None = None,
-    narrow: bool = False,
+    subtree: str,
+    among: CodeRange,
+    queries: Sequence[str] | None,
+    max_bytes: int | None,
+    narrow: bool,
 ) -> Iterator[FileRows]:
     """Read the rows of a file batch by batch, those of each query in a batch together.
 
@@ -295,9 +295,7 @@ def read_rows(
             yield from _groups(path, batch, subtree, narrow)
 
 
-def read_codes(
-    path: Path, subtree: str = "", *, max_bytes: int | None = None
-) -> NDArray[np.bytes_]:
+def read_codes(path: Path, subtree: str, *, max_bytes: int | None = None) -> NDArray[np.bytes_]:
     """Return the codes of the units in a file, each once, sorted."""
     with _reading(path):
         parts = [

@@ -148,12 +148,13 @@ def test_exact_never_exceeds_its_level(n1, n2, noise, alternative):
             assert size <= level * (1 + 1e-10)
 
 
-@pytest.mark.study
+@pytest.mark.study  # tests/calibration looks at some of these settings at every slow run
 @pytest.mark.parametrize("epsilon", [0.05, 0.2, 1.0])
 @pytest.mark.parametrize("n", [50, 500, 5000])
 @pytest.mark.parametrize("p", [0.5, 0.02])
 def test_guaranteed_level_by_simulation(n, p, epsilon):
-    noise, rng, runs = Geometric.from_epsilon(epsilon), np.random.default_rng(n), 1000
+    runs = 1000
+    noise, rng = Geometric.from_epsilon(epsilon), np.random.default_rng(n)
     count1 = rng.binomial(n, p, runs) + noise.rvs(runs, rng=rng)
     count2 = rng.binomial(n + 7, p, runs) + noise.rvs(runs, rng=rng)
     _, pvalues = proportions_2indep(count1, n, count2, n + 7, mechanism=noise)

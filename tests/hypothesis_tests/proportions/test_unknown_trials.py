@@ -89,13 +89,12 @@ def test_level_holds_where_narrow_noise_leaves_one_number_of_trials():
             assert chances[pvalues <= level + 1e-12].sum() - missing <= level + 1e-10
 
 
-@pytest.mark.parametrize(
-    "runs", [pytest.param(100, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.study)]
-)
+@pytest.mark.study  # tests/calibration looks at some of these settings at every slow run
 @pytest.mark.parametrize("epsilon", [0.05, 0.2, 1.0])
 @pytest.mark.parametrize("n", [50, 500, 5000])
 @pytest.mark.parametrize("p", [0.5, 0.02])
-def test_guaranteed_level_by_simulation(n, p, epsilon, runs):
+def test_guaranteed_level_by_simulation(n, p, epsilon):
+    runs = 1000
     noise, rng = Geometric.from_epsilon(epsilon), np.random.default_rng(n)
     count = rng.binomial(n, p, runs)
     rest = n - count + noise.rvs(runs, rng=rng)
