@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from math import prod, sqrt
 
 import numpy as np
@@ -24,15 +25,17 @@ Corner = tuple[slice, ...]
 
 @dataclass(frozen=True)
 class Axes:
-    """The transformed attributes of a domain as axes of tables, those of many levels last."""
+    """The transformed attributes of a domain as axes of tables, that of most levels last."""
 
     names: tuple[str, ...]  # Names of the attributes
     sizes: tuple[int, ...]  # numbers of their levels
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Axes:
-        """Order axes of these sizes: long lines of neighbouring numbers make fast sums."""
-        names = sorted(sizes, key=lambda name: sizes[name])
+        """Put the longest axis last, for sums of neighbours; the others stay in their order."""
+        longest = max(sizes.values(), default=0)
+        last = [name for name in sizes if sizes[name] == longest][-1:]
+        names = [*(name for name in sizes if name not in last), *last]
         return cls(tuple(names), tuple(sizes[name] for name in names))
 
     @property
@@ -130,13 +133,48 @@ class Axes:
 # The orthonormal basis of mean and deviations along an axis of tables.
 
 
-def reflect(tables: FloatArray, axis: int) -> None:
-    """Reflect contiguous tables along an axis, in place."""
-    size, inner = tables.shape[axis], prod(tables.shape[axis + 1 :])
-    if size == 2:
-        _reflect_pairs(tables.reshape((-1, 2, inner)))
-    elif size > 2:
+_FUSED = 48
+"""Numbers along neighbouring axes up to which one product with a matrix is faster than a pass over
+all tables along each axis: such passes are over short lines, for which NumPy takes more time."""
+
+_SHORT = 8  # the same for one axis
+
+
+def runs(sizes: Sequence[int]) -> list[slice]:
+    """Return which neighbouring axes to transform together."""
+    starts: list[int] = []
+    for axis in range(len(sizes)):
+        if not starts or prod(sizes[starts[-1] : axis + 1]) > _FUSED:
+            starts.append(axis)
+    return [slice(start, stop) for start, stop in pairwise([*starts, len(sizes)])]
+
+
+@lru_cache(maxsize=256)
+def _matrix(sizes: tuple[int, ...]) -> FloatArray:
+    """Return the reflection along axes of these sizes, above 1, as a matrix."""
+    found = np.ones((1, 1))
+    for size in sizes:
+        root, minor = sqrt(size), 1.0 / (size - sqrt(size))
+        own = np.full((size, size), -minor)
+        np.fill_diagonal(own, (size - 2) * minor - 1.0 / root)  # so that rows add up to 0
+        own[0] = own[:, 0] = 1.0 / root
+        found = np.kron(found, own)
+    return found
+
+
+def reflect(tables: FloatArray, axes: slice | None = None) -> None:
+    """Reflect contiguous tables along neighbouring axes, or along all, in place."""
+    sizes = tables.shape[2:]
+    for run in runs(sizes) if axes is None else [axes]:
+        own, inner = tuple(size for size in sizes[run] if size > 1), prod(sizes[run.stop :])
+        if not own:
+            continue
+        size = prod(own)
         lines = tables.reshape((-1, size) if inner == 1 else (-1, size, inner))
+        if len(own) > 1 or size <= _SHORT:
+            left, right = (lines, _matrix(own)) if inner == 1 else (_matrix(own), lines)
+            np.matmul(left, right, out=lines)
+            continue
         root = sqrt(size)
         # the product is the faster sum of neighbours
         mean = lines @ np.ones(size) if inner == 1 else np.add.reduce(lines, axis=1)
@@ -147,15 +185,6 @@ def reflect(tables: FloatArray, axis: int) -> None:
         lines[:, 0] = mean
 
 
-def _reflect_pairs(pairs: FloatArray) -> None:
-    """Turn pairs to sum and difference over √2: the same with fewer steps and no room."""
-    first, second = pairs[:, 0], pairs[:, 1]
-    first += second
-    first *= sqrt(0.5)
-    second *= -sqrt(2.0)
-    second += first
-
-
 # What marginals say of the coefficients of tables, added up in the fewest steps.
 
 
@@ -163,15 +192,15 @@ def _reflect_pairs(pairs: FloatArray) -> None:
 class Assembly:
     """Steps that add up the transforms of marginals.
 
-    Marginals that keep the same axes are added up as they are. Then axis by axis: those that keep
-    an axis are transformed along it, and one that differs from another only by lacking axes along
-    which that is transformed already is added to it, at the coordinate 0 of these.
+    Marginals that keep the same axes are added up as they are. Then run by run of axes: those that
+    keep any are transformed along them, and one that differs from another only by lacking axes
+    along which that is transformed already is added to it, at the coordinate 0 of these.
     """
 
     # the axes kept by each marginal, each set once; the first has all that any has
     kept: tuple[int, ...]
-    # To transform a marginal along an axis, or to add to a marginal another one, in a place
-    steps: tuple[tuple[int, int] | tuple[int, int, Corner], ...]
+    # To transform a marginal along axes, or to add to a marginal another one, in a place
+    steps: tuple[tuple[int, slice] | tuple[int, int, Corner], ...]
 
     @classmethod
     def of(cls, axes: Axes, kept: Iterable[int]) -> Assembly:
@@ -187,7 +216,7 @@ class Assembly:
         """Turn marginals, in place, to the coefficients of their sum, in the first of them."""
         for step in self.steps:
             if len(step) == 2:
-                reflect(parts[step[0]], 2 + step[1])
+                reflect(parts[step[0]], step[1])
             else:
                 target, source, corner = step
                 parts[target][corner] += parts[source]
@@ -195,13 +224,14 @@ class Assembly:
 
 def _steps(
     axes: Axes, masks: tuple[int, ...]
-) -> Iterator[tuple[int, int] | tuple[int, int, Corner]]:
+) -> Iterator[tuple[int, slice] | tuple[int, int, Corner]]:
     pending = dict(enumerate(masks))  # of each part, the axes along which it is to be transformed
-    for axis in range(len(axes.sizes)):
+    for run in runs(axes.sizes):
+        own = (1 << run.stop) - (1 << run.start)
         for part, mask in pending.items():
-            if mask >> axis & 1:
-                yield part, axis
-                pending[part] &= ~(1 << axis)
+            if mask & own:
+                yield part, run
+                pending[part] &= ~own
         for source in sorted(pending, key=lambda part: prod(axes.shape(masks[part]))):
             targets = [
                 part

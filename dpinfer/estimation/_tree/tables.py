@@ -284,9 +284,7 @@ def both_of(rows: Rows, levels: Rows) -> Any:
 def marginal_of(axes: Axes, kept: int, coefficients: FloatArray) -> FloatArray:
     """Return the marginals that keep these axes from coefficients of tables."""
     found = coefficients[axes.constant(kept)] * sqrt(axes.summed(kept))
-    for axis in range(len(axes.sizes)):
-        if kept >> axis & 1:
-            reflect(found, 2 + axis)
+    reflect(found)
     return found
 
 
@@ -449,8 +447,7 @@ class TablePasses:
                 self.axes.multiply(spread, [gains.share[chunk.rows] for gains in self.gains])
                 part += spread
             np.subtract(part[chunk.inner], below, out=below)
-            for axis in range(len(self.axes.sizes)):
-                reflect(part, 2 + axis)
+            reflect(part)
         return tables
 
     @cached_property
@@ -542,8 +539,7 @@ class Tables:
     def coefficients(self, places: Rows) -> FloatArray:
         """Return the coefficients of the tables at some places, shape (m, g, ...)."""
         tables = np.array(self.at(places))
-        for axis in range(len(self.axes.sizes)):
-            reflect(tables, 2 + axis)
+        reflect(tables)
         return tables
 
     def marginal(self, kept: int, matrix: FloatArray, places: Rows) -> FloatArray:
