@@ -86,9 +86,10 @@ class Axes:
             return
         number = self.class_of[tuple(slice(size) for size in tables.shape[2:])]
         # along the last axis, the longest, the first is in a class of its own
-        tables[..., 0] *= each[:, :, number[..., 0]]
+        first = tables[..., 0] * each[:, :, number[..., 0]]
         if number.shape[-1] > 1:
-            tables[..., 1:] *= each[:, :, number[..., 1], np.newaxis]
+            tables *= each[:, :, number[..., 1], np.newaxis]  # faster than without the first
+        tables[..., 0] = first
 
     def set_of(self, names: Iterable[str]) -> int:
         """Return the set of named axes."""

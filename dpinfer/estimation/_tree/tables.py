@@ -420,7 +420,8 @@ class TablePasses:
                 self.axes.multiply(known, [gains.rest[chunk.below] for gains in self.gains])
                 part[chunk.inner] += known
             if chunk.starts.size:
-                sums[chunk.above] += np.add.reduceat(part, chunk.starts, axis=0)
+                lines = part.reshape((len(part), -1))
+                sums[chunk.above] += (chunk.families @ lines).reshape(-1, *part.shape[1:])
         return Upward(tables, sums, np.concatenate(inside), np.concatenate(between))
 
     def message(self, upward: Upward) -> Known:
@@ -496,6 +497,15 @@ class Chunk:
     above: slice
     # where the children of each of these families begin, counted from the first place
     starts: Places
+
+    @cached_property
+    def families(self) -> Any:
+        """What adds up the places of each of these families, in less time than `reduceat`."""
+        from scipy.sparse import csr_array
+
+        size = self.rows.stop - self.rows.start
+        ends = np.append(self.starts, size)
+        return csr_array((np.ones(size), np.arange(size), ends), shape=(self.starts.size, size))
 
 
 def _chunks(tree: Tree, parents: Places, most: int) -> Iterator[Chunk]:
