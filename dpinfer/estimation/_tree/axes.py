@@ -80,15 +80,15 @@ class Axes:
 
         Tables may have the length 1 in some axes, so that there are none of some classes.
         """
-        each = np.stack(factors, axis=1)[:, np.newaxis]
+        each = np.array(factors).T[:, np.newaxis]
         if not self.sizes:
             tables *= each[:, :, 0]
             return
         number = self.class_of[tuple(slice(size) for size in tables.shape[2:])]
         # along the last axis, the longest, the first is in a class of its own
-        first = tables[..., 0] * each[:, :, number[..., 0]]
+        first = tables[..., 0] * each.take(number[..., 0], axis=2)
         if number.shape[-1] > 1:
-            tables *= each[:, :, number[..., 1], np.newaxis]  # faster than without the first
+            tables *= each.take(number[..., 1:2], axis=2)  # faster than without the first
         tables[..., 0] = first
 
     def set_of(self, names: Iterable[str]) -> int:
@@ -141,48 +141,58 @@ all tables along each axis: such passes are over short lines, for which NumPy ta
 _SHORT = 8  # the same for one axis
 
 
-def runs(sizes: Sequence[int]) -> list[slice]:
-    """Return which neighbouring axes to transform together."""
+def runs(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Return which neighbouring axes to transform together: the first, and the one after."""
     starts: list[int] = []
     for axis in range(len(sizes)):
         if not starts or prod(sizes[starts[-1] : axis + 1]) > _FUSED:
             starts.append(axis)
-    return [slice(start, stop) for start, stop in pairwise([*starts, len(sizes)])]
+    return list(pairwise([*starts, len(sizes)]))
 
 
-@lru_cache(maxsize=256)
-def _matrix(sizes: tuple[int, ...]) -> FloatArray:
-    """Return the reflection along axes of these sizes, above 1, as a matrix."""
-    found = np.ones((1, 1))
-    for size in sizes:
-        root, minor = sqrt(size), 1.0 / (size - sqrt(size))
-        own = np.full((size, size), -minor)
-        np.fill_diagonal(own, (size - 2) * minor - 1.0 / root)  # so that rows add up to 0
-        own[0] = own[:, 0] = 1.0 / root
-        found = np.kron(found, own)
+@lru_cache(maxsize=1024)
+def _products(
+    sizes: tuple[int, ...], run: tuple[int, int] | None
+) -> list[tuple[tuple[int, ...], FloatArray | None]]:
+    """Return how to transform tables along a run of axes, or along all.
+
+    That is shapes of lines, and the matrices that they are multiplied by; None for lines so long
+    that sums take less.
+    """
+    found: list[tuple[tuple[int, ...], FloatArray | None]] = []
+    for start, stop in runs(sizes) if run is None else [run]:
+        matrix = np.ones((1, 1))
+        own = [size for size in sizes[start:stop] if size > 1]
+        for size in own:
+            root, minor = sqrt(size), 1.0 / (size - sqrt(size))
+            one = np.full((size, size), -minor)
+            np.fill_diagonal(one, (size - 2) * minor - 1.0 / root)  # so that rows add up to 0
+            one[0] = one[:, 0] = 1.0 / root
+            matrix = np.kron(matrix, one)
+        size, inner = len(matrix), prod(sizes[stop:])
+        if own:
+            shape = (-1, size) if inner == 1 else (-1, size, inner)
+            found.append((shape, matrix if len(own) > 1 or size <= _SHORT else None))
     return found
 
 
-def reflect(tables: FloatArray, axes: slice | None = None) -> None:
-    """Reflect contiguous tables along neighbouring axes, or along all, in place."""
-    sizes = tables.shape[2:]
-    for run in runs(sizes) if axes is None else [axes]:
-        own, inner = tuple(size for size in sizes[run] if size > 1), prod(sizes[run.stop :])
-        if not own:
+def reflect(tables: FloatArray, run: tuple[int, int] | None = None) -> None:
+    """Reflect contiguous tables along a run of axes, or along all, in place."""
+    lines, products = tables, _products(tables.shape[2:], run)
+    for left, (shape, matrix) in enumerate(products, 1 - len(products)):
+        lines, out = lines.reshape(shape), None if left else tables.reshape(shape)
+        if matrix is not None:
+            pair = (lines, matrix) if lines.ndim == 2 else (matrix, lines)
+            lines = np.matmul(*pair, out=out)
             continue
-        size = prod(own)
-        lines = tables.reshape((-1, size) if inner == 1 else (-1, size, inner))
-        if len(own) > 1 or size <= _SHORT:
-            left, right = (lines, _matrix(own)) if inner == 1 else (_matrix(own), lines)
-            np.matmul(left, right, out=lines)
-            continue
+        size = shape[1]
         root = sqrt(size)
         # the product is the faster sum of neighbours
-        mean = lines @ np.ones(size) if inner == 1 else np.add.reduce(lines, axis=1)
+        mean = lines @ np.ones(size) if lines.ndim == 2 else np.add.reduce(lines, axis=1)
         mean *= 1.0 / root
         shift = lines[:, 0] - mean
         shift *= 1.0 / (root - 1.0)
-        lines += shift[:, np.newaxis]
+        lines = np.add(lines, shift[:, np.newaxis], out=out)
         lines[:, 0] = mean
 
 
@@ -200,8 +210,11 @@ class Assembly:
 
     # the axes kept by each marginal, each set once; the first has all that any has
     kept: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]  # their shapes
+    # what their coefficients are times, to be those that the tables have
+    roots: Mapping[int, float]
     # To transform a marginal along axes, or to add to a marginal another one, in a place
-    steps: tuple[tuple[int, slice] | tuple[int, int, Corner], ...]
+    steps: tuple[tuple[int, tuple[int, int]] | tuple[int, int, Corner], ...]
 
     @classmethod
     def of(cls, axes: Axes, kept: Iterable[int]) -> Assembly:
@@ -211,7 +224,8 @@ class Assembly:
         for mask in found:
             union |= mask
         masks = (union, *sorted(found - {union}))
-        return cls(masks, tuple(_steps(axes, masks)))
+        roots = {mask: sqrt(axes.summed(mask)) for mask in masks}
+        return cls(masks, tuple(map(axes.shape, masks)), roots, tuple(_steps(axes, masks)))
 
     def run(self, parts: Sequence[FloatArray]) -> None:
         """Turn marginals, in place, to the coefficients of their sum, in the first of them."""
@@ -225,10 +239,10 @@ class Assembly:
 
 def _steps(
     axes: Axes, masks: tuple[int, ...]
-) -> Iterator[tuple[int, slice] | tuple[int, int, Corner]]:
+) -> Iterator[tuple[int, tuple[int, int]] | tuple[int, int, Corner]]:
     pending = dict(enumerate(masks))  # of each part, the axes along which it is to be transformed
     for run in runs(axes.sizes):
-        own = (1 << run.stop) - (1 << run.start)
+        own = (1 << run[1]) - (1 << run[0])
         for part, mask in pending.items():
             if mask & own:
                 yield part, run

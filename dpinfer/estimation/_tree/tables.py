@@ -26,7 +26,7 @@ from dpinfer.queries.hierarchy import Places, Tree
 
 Rows = slice | Places
 
-_CHUNK = 1 << 17  # Numbers worked on at a time, so that they stay in the cache
+_CHUNK = 1 << 18  # Numbers worked on at a time, so that they stay in the cache
 CONTRADICTION = 1e-9
 """Difference, relative to the size of the values, up to which exact values agree."""
 
@@ -115,7 +115,7 @@ class MeasuredTables:
         """
         weights = [(one, one.precision[rows]) for one in self.marginals]
         there = [(one, one.at(rows, levels), own) for one, own in weights if own.any()]
-        _assemble(self.axes, self._assemblies[out.shape[2:]], there, out)
+        _assemble(self._assemblies[out.shape[2:]], there, out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +208,7 @@ class ExactTables:
         levels = self.marginals[0].values.shape[1]
         out = np.empty((places.size, levels, *self.axes.shape(self.kept)))
         weights = [(one, one.at(places), one.exact[places]) for one in self.marginals]
-        _assemble(self.axes, self._assembly, weights, out)
+        _assemble(self._assembly, weights, out)
         for mask, corner in zip(self.axes.classes, self.axes.corners, strict=True):
             if mask in self.times:
                 out[corner] /= columns(np.maximum(self.times[mask][places], 1.0), out.ndim)
@@ -241,17 +241,16 @@ class ExactTables:
 
 
 def _assemble(
-    axes: Axes,
     assembly: Assembly,
     found: list[tuple[PlacedMarginal, NDArray[Any], NDArray[Any]]],
     out: FloatArray,
 ) -> None:
     """Add up the coefficients of marginals, times weights of their rows, into ``out``."""
-    parts = {kept: np.empty((*out.shape[:2], *axes.shape(kept))) for kept in assembly.kept[1:]}
-    parts = {assembly.kept[0]: out, **parts}
+    rooms = [np.empty((*out.shape[:2], *shape)) for shape in assembly.shapes[1:]]
+    parts = dict(zip(assembly.kept, [out, *rooms], strict=True))
     empty = set(parts)
     for one, values, weight in found:
-        factor = columns(weight * sqrt(axes.summed(one.kept)), out.ndim)
+        factor = columns(weight * assembly.roots[one.kept], out.ndim)
         if one.kept in empty:
             np.multiply(values, factor, out=parts[one.kept])
             empty.remove(one.kept)
