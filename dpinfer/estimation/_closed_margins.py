@@ -87,9 +87,7 @@ class _Layer:
         """Add to weights (k × m) those of values in W A x for coefficients of x."""
         for one in self.margins:
             table = coefficients[self.axes.constant(one.kept)] * sqrt(self.axes.summed(one.kept))
-            for axis in range(len(self.axes.sizes)):
-                if one.kept >> axis & 1:
-                    reflect(table, 2 + axis)
+            reflect(table)
             out[:, one.rows] += one.each * table.reshape(len(out), -1)[:, one.cell]
 
 
@@ -213,8 +211,7 @@ class MarginalSolver(Solver):
 
     def _cells(self, tables: FloatArray) -> FloatArray:
         """Turn coefficients, in place, to cells (k × n) in the order of the domain."""
-        for axis in range(len(self._order)):
-            reflect(tables, 2 + axis)
+        reflect(tables)
         back = np.argsort(self._order) + 2
         return tables.transpose(0, 1, *back).reshape(len(tables), -1)
 
@@ -223,8 +220,7 @@ class MarginalSolver(Solver):
         shape = tuple(self._axes.sizes[at] for at in np.argsort(self._order))
         tables = cells.reshape((len(cells), 1, *shape))
         tables = np.array(tables.transpose(0, 1, *(2 + at for at in self._order)), order="C")
-        for axis in range(len(self._order)):
-            reflect(tables, 2 + axis)
+        reflect(tables)
         return tables
 
     def _boxes(self, target: Matrix) -> tuple[FloatArray, NDArray[np.intp]]:

@@ -278,9 +278,7 @@ class MarginalsFit:
         """Return estimates and variances of functions of a marginal, shape (k, r, ...); (k,)."""
         kept = self.schema.kept(names)
         turned = rows * np.sqrt(self.axes.summed(kept))
-        for axis in range(len(self.axes.sizes)):
-            if kept >> axis & 1:
-                reflect(turned, 2 + axis)
+        reflect(turned)
         turned = blocked(self.schema.matrix(names).T, turned)
         size = np.sqrt(np.square(turned).sum(axis=tuple(range(1, turned.ndim))))
         table = self.solution.tables.coefficients(slice(place, place + 1))

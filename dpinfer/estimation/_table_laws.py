@@ -248,9 +248,7 @@ class TableLaws:
         fit, axes = self.fit, self.fit.axes
         kept = fit.schema.kept(names)
         turned = rows * sqrt(axes.summed(kept))
-        for axis in range(len(axes.sizes)):
-            if kept >> axis & 1:
-                reflect(turned, 2 + axis)
+        reflect(turned)
         handed = {
             mask: self._handed(at, target)
             for at, mask in enumerate(axes.classes)
@@ -264,9 +262,7 @@ class TableLaws:
                     corner = axes.corners[axes.classes.index(mask)]
                     pattern = np.zeros((len(rows), 1, *axes.shape(one.kept)))
                     pattern[corner] = turned[corner]
-                    for axis in range(len(axes.sizes)):
-                        if one.kept >> axis & 1:
-                            reflect(pattern, 2 + axis)
+                    reflect(pattern)
                     patterns.append(pattern.reshape((len(rows), -1)))
                     share = self._measured.variance(mask)[at] * one.precision[at]
                     factors.append(weight[at] * share * sqrt(axes.summed(one.kept)))

@@ -406,13 +406,11 @@ class StructuredLeaves:
     def variance(self, functionals: FloatArray, chosen: Places, inner: FloatArray) -> FloatArray:
         """Return f'Uf - (Uf)'M(Uf), and f'Uf, shape (2, n, k), of functionals, shape (k, g).
 
-        ``inner`` are the matrices M of the parents of the chosen leaves, shape (n, g, g).
+        ``inner`` are the matrices M of the parents of the chosen leaves, on the levels, (n, a, a).
         """
         wanted = functionals[:, self.levels].T
         own = self._times(chosen, wanted)
         below = np.einsum("nak,ak->nk", own, wanted)
-        if self.levels.size < self.queries.size:
-            inner = inner[:, self.levels[:, None], self.levels]
         return np.stack([below - np.einsum("nak,nak->nk", own, inner @ own), below])
 
     def _times(self, chosen: Places, vectors: FloatArray) -> FloatArray:

@@ -335,8 +335,7 @@ class VectorPart:
                     chosen, estimates = self._estimates(at, own, places, run, values[at])
                     estimates += own.moved(chosen, one.sums)
                     corner[:, run.among(own)] = _as_tables(estimates, corner)
-            for axis in range(len(axes.sizes)):
-                reflect(tables, 2 + axis)
+            reflect(tables)
             where = at_wanted if order is None else order[at_wanted]
             if run.size < self.problem.levels:
                 out[where] = 0.0

@@ -475,9 +475,10 @@ def _leaf_variances(
 ) -> FloatArray:
     """Return final variances of structured leaves."""
     parents, which = np.unique(leaves.parents[index], return_inverse=True)
-    inverse = below.inverse[parents]
+    inverse, levels = below.inverse[parents], leaves.levels
     above = final.finite[below.layout.dense_of[below.layout.inner[parents]]]
-    inner = inverse - inverse @ above @ inverse
+    inner = inverse[:, levels] @ above @ inverse[:, :, levels]
+    inner = inverse[:, levels[:, None], levels] - inner
     found, alone = leaves.variance(functionals, index, inner[which])
     cancelled = np.flatnonzero((found < _CANCELLED * alone).any(axis=1))
     if cancelled.size:

@@ -26,7 +26,7 @@ from dpinfer.queries.hierarchy import Places, Tree
 
 Rows = slice | Places
 
-_CHUNK = 1 << 17  # Numbers worked on at a time, so that they stay in the cache
+_CHUNK = 1 << 18  # Numbers worked on at a time, so that they stay in the cache
 CONTRADICTION = 1e-9
 """Difference, relative to the size of the values, up to which exact values agree."""
 
@@ -115,7 +115,7 @@ class MeasuredTables:
         """
         weights = [(one, one.precision[rows]) for one in self.marginals]
         there = [(one, one.at(rows, levels), own) for one, own in weights if own.any()]
-        _assemble(self.axes, self._assemblies[out.shape[2:]], there, out)
+        _assemble(self._assemblies[out.shape[2:]], there, out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +208,7 @@ class ExactTables:
         levels = self.marginals[0].values.shape[1]
         out = np.empty((places.size, levels, *self.axes.shape(self.kept)))
         weights = [(one, one.at(places), one.exact[places]) for one in self.marginals]
-        _assemble(self.axes, self._assembly, weights, out)
+        _assemble(self._assembly, weights, out)
         for mask, corner in zip(self.axes.classes, self.axes.corners, strict=True):
             if mask in self.times:
                 out[corner] /= columns(np.maximum(self.times[mask][places], 1.0), out.ndim)
@@ -241,17 +241,16 @@ class ExactTables:
 
 
 def _assemble(
-    axes: Axes,
     assembly: Assembly,
     found: list[tuple[PlacedMarginal, NDArray[Any], NDArray[Any]]],
     out: FloatArray,
 ) -> None:
     """Add up the coefficients of marginals, times weights of their rows, into ``out``."""
-    parts = {kept: np.empty((*out.shape[:2], *axes.shape(kept))) for kept in assembly.kept[1:]}
-    parts = {assembly.kept[0]: out, **parts}
+    rooms = [np.empty((*out.shape[:2], *shape)) for shape in assembly.shapes[1:]]
+    parts = dict(zip(assembly.kept, [out, *rooms], strict=True))
     empty = set(parts)
     for one, values, weight in found:
-        factor = columns(weight * sqrt(axes.summed(one.kept)), out.ndim)
+        factor = columns(weight * assembly.roots[one.kept], out.ndim)
         if one.kept in empty:
             np.multiply(values, factor, out=parts[one.kept])
             empty.remove(one.kept)
@@ -284,9 +283,7 @@ def both_of(rows: Rows, levels: Rows) -> Any:
 def marginal_of(axes: Axes, kept: int, coefficients: FloatArray) -> FloatArray:
     """Return the marginals that keep these axes from coefficients of tables."""
     found = coefficients[axes.constant(kept)] * sqrt(axes.summed(kept))
-    for axis in range(len(axes.sizes)):
-        if kept >> axis & 1:
-            reflect(found, 2 + axis)
+    reflect(found)
     return found
 
 
@@ -422,7 +419,8 @@ class TablePasses:
                 self.axes.multiply(known, [gains.rest[chunk.below] for gains in self.gains])
                 part[chunk.inner] += known
             if chunk.starts.size:
-                sums[chunk.above] += np.add.reduceat(part, chunk.starts, axis=0)
+                lines = part.reshape((len(part), -1))
+                sums[chunk.above] += (chunk.families @ lines).reshape(-1, *part.shape[1:])
         return Upward(tables, sums, np.concatenate(inside), np.concatenate(between))
 
     def message(self, upward: Upward) -> Known:
@@ -449,8 +447,7 @@ class TablePasses:
                 self.axes.multiply(spread, [gains.share[chunk.rows] for gains in self.gains])
                 part += spread
             np.subtract(part[chunk.inner], below, out=below)
-            for axis in range(len(self.axes.sizes)):
-                reflect(part, 2 + axis)
+            reflect(part)
         return tables
 
     @cached_property
@@ -500,6 +497,15 @@ class Chunk:
     # where the children of each of these families begin, counted from the first place
     starts: Places
 
+    @cached_property
+    def families(self) -> Any:
+        """What adds up the places of each of these families, in less time than `reduceat`."""
+        from scipy.sparse import csr_array
+
+        size = self.rows.stop - self.rows.start
+        ends = np.append(self.starts, size)
+        return csr_array((np.ones(size), np.arange(size), ends), shape=(self.starts.size, size))
+
 
 def _chunks(tree: Tree, parents: Places, most: int) -> Iterator[Chunk]:
     """Cut the places of a tree in chunks of at most so many."""
@@ -542,8 +548,7 @@ class Tables:
     def coefficients(self, places: Rows) -> FloatArray:
         """Return the coefficients of the tables at some places, shape (m, g, ...)."""
         tables = np.array(self.at(places))
-        for axis in range(len(self.axes.sizes)):
-            reflect(tables, 2 + axis)
+        reflect(tables)
         return tables
 
     def marginal(self, kept: int, matrix: FloatArray, places: Rows) -> FloatArray:

@@ -518,7 +518,8 @@ def _shape(
     first = tuple(lists.of(rows[0]))
     bad = lists.lengths[rows] != len(first)
     if not bad.any() and first:
-        bad = (lists.take(rows, len(first)) != np.array(first, dtype=float)).any(axis=1)
+        found = lists.take(rows, len(first))
+        bad = (found != found[0]).any(axis=1)
     if bad.any() or not all(isinstance(size, int) and size > 0 for size in first):
         row = int(np.argmax(bad))
         raise IncompatibleReleaseError(

@@ -637,7 +637,8 @@ def _measurements(
         for one in rows:
             by_query[_query_of(one)].setdefault(level, []).append((level, one))
         rows.clear()
-    found = {}
+    found: dict[str, QueryMeasurements] = {}
+    places: dict[tuple[str, bytes], NDArray[np.intp]] = {}
     for name in names:
         by_width: dict[str, list[tuple[str, FileRows]]] = {}
         for own in by_query.pop(name).values():
@@ -646,7 +647,7 @@ def _measurements(
             del own
         while by_width:
             width, own = by_width.popitem()
-            found[f"{name} {width}" if narrow else name] = _joined(name, own, spine)
+            found[f"{name} {width}" if narrow else name] = _joined(name, own, spine, places)
             del own
     return found
 
@@ -672,9 +673,20 @@ def _where(rows: FileRows) -> str:
     return f"query {show(rows.name)}, unit {rows.codes[0].decode()!r} of {rows.path}"
 
 
-def _joined(name: str, rows: list[tuple[str, FileRows]], spine: Spine) -> QueryMeasurements:
-    attributes = layout.PL94_QUERIES[name]
-    units = np.concatenate([spine.positions(level, one.codes) for level, one in rows])
+def _joined(
+    name: str,
+    rows: list[tuple[str, FileRows]],
+    spine: Spine,
+    places: dict[tuple[str, bytes], NDArray[np.intp]],
+) -> QueryMeasurements:
+    """Put rows together; ``places`` are positions that were found, mostly for another query too."""
+    attributes, parts = layout.PL94_QUERIES[name], []
+    for level, one in rows:
+        key = level, one.codes.tobytes()
+        if key not in places:
+            places[key] = spine.positions(level, one.codes)
+        parts.append(places[key])
+    units = np.concatenate(parts)
     _refuse_repeated(name, units, [one for _, one in rows])
     variance = np.concatenate([one.variance for _, one in rows])
     values = np.concatenate([one.values for _, one in rows])
