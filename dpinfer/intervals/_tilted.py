@@ -40,8 +40,48 @@ COARSE = gauss_rule(8, 12.0)
 """Exact to 3e-5."""
 
 
+_FEW, _MOST_TERMS = 256.0, 256
+"""Where the rarer outcome is as rare, terms are added up, if they are no more than so many."""
+
+
 def tail_ratio(j: FloatArray, rest: FloatArray, odds: FloatArray, rule: Rule) -> FloatArray:
     """P(X >= j)/P(X = j) for a binomial law of j + ``rest`` trials, j >= 1 not below its mean."""
+    few = np.minimum(j, rest) <= _FEW
+    if few.all():
+        ratio = _summed(j, rest, odds, rule)
+    else:
+        ratio, rows = np.full(j.size, np.nan), np.flatnonzero(few)
+        ratio[rows] = _summed(j[rows], rest[rows], odds[rows], rule)
+    left = np.flatnonzero(np.isnan(ratio))
+    if left.size:
+        ratio[left] = _integrated(j[left], rest[left], odds[left], rule)
+    return ratio
+
+
+def _summed(j: FloatArray, rest: FloatArray, odds: FloatArray, rule: Rule) -> FloatArray:
+    """Sum terms until they have fallen further than for the rule; NaN where there are too many.
+
+    Of n terms that fell to e^-36 the last few fell by e^(-36/n) at least, so that those left out
+    are n/36 times the last one at most. No row has more terms for being among others.
+    """
+    total, term, left, following = np.ones(j.size), np.ones(j.size), rest.copy(), j + 1.0
+    least = np.exp(-1.2 * rule.depth)
+    for count in range(_MOST_TERMS):
+        term *= odds
+        term *= left
+        term /= following
+        total += term
+        left -= 1.0
+        following += 1.0
+        if count % 4 == 3:
+            term *= (more := term > least)
+            if not more.any():
+                return total
+    return np.where(more, np.nan, total)
+
+
+def _integrated(j: FloatArray, rest: FloatArray, odds: FloatArray, rule: Rule) -> FloatArray:
+    """By the integral j·∫ (1 - x)^(j-1)·(1 + odds·x)^rest dx from 0 to 1."""
     width = _width(j - 1.0, rest, odds, rule.depth)
     x = rule.nodes * width
     exponent = np.log1p(-x)
@@ -160,11 +200,9 @@ class TiltedTails:
         )
         # a^k·(q + p/a)^n, from the rarer outcome
         rise, fall = self._growth
-        log_all = np.where(
-            law.odds > 1.0,
-            self.nobs * np.log1p(law.q * fall) + rest * self.edge.rate,
-            self.nobs * np.log1p(law.p * rise) - k * self.edge.rate,
-        )
+        mostly = law.odds > 1.0
+        log_all = self.nobs * np.log1p(np.where(mostly, law.q * fall, law.p * rise))
+        log_all += np.where(mostly, rest, -k) * self.edge.rate
         everything = np.exp(np.minimum(log_all, _LARGEST_EXPONENT))
         beyond = following * (1.0 + rise) * ratio
         return np.where(most, everything - beyond, here * ratio)
@@ -208,7 +246,10 @@ class _Law(NamedTuple):
 
 def _log_quotient(quotient: FloatArray, less_one: FloatArray) -> FloatArray:
     """Log of a quotient that is given with one subtracted too."""
-    return np.where(np.abs(less_one) < 0.5, np.log1p(less_one), np.log(quotient))
+    log = np.log1p(less_one)
+    far = np.flatnonzero(np.abs(less_one) >= 0.5)
+    log[far] = np.log(quotient[far])
+    return log
 
 
 # Where tails that are known in closed form have a given probability.
@@ -223,8 +264,11 @@ _LARGEST_RATE = 400.0
 _FARTHEST = 250.0
 """Logits beyond it are not looked at."""
 
-_BLOCK = 4096
+_BLOCK = 8192
 """Rows at a time, so that they stay in the cache."""
+
+_SPARSER = 65_535.0
+"""The largest number that is sorted by."""
 
 _STEPS = 12
 
@@ -251,6 +295,9 @@ def tilted_roots(nobs: FloatArray, edge: Edge, probability: float, start: FloatA
         root[beyond] = _beyond_all(nobs[beyond], edge.take(beyond), probability)
         inside = np.flatnonzero((edge.k >= 0.0) & (edge.k < nobs) & (nobs <= LARGEST_NOBS))
         edge = edge._replace(rate=np.minimum(edge.rate, _LARGEST_RATE))
+        # rows whose sums take about as many terms
+        rarer = np.minimum(edge.k[inside], nobs[inside] - edge.k[inside])
+        inside = inside[np.argsort(np.minimum(rarer, _SPARSER).astype(np.uint16), kind="stable")]
         for first in range(0, inside.size, _BLOCK):
             rows = inside[first : first + _BLOCK]
             tails = TiltedTails(nobs=nobs[rows], edge=edge.take(rows))
