@@ -22,15 +22,9 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import stirling_error
-from dpinfer.mechanisms._row_tails import Edge, Rows, Rule, gauss_rule
+from dpinfer.mechanisms._row_tails import Edge, Fall, Rows, Rule, gauss_rule
 
 # Tails of binomial laws relative to their first term, to full precision and cheaply.
-
-
-_WIDEST = 0.98
-_NARROWINGS = 2
-_LONGEST = 40.0
-_TINY = 1e-300
 
 
 FINE = gauss_rule(22, 30.0)
@@ -40,76 +34,11 @@ COARSE = gauss_rule(8, 12.0)
 """Exact to 3e-5."""
 
 
-_FEW, _MOST_TERMS = 256.0, 256
-"""Where the rarer outcome is as rare, terms are added up, if they are no more than so many."""
-
-
 def tail_ratio(j: FloatArray, rest: FloatArray, odds: FloatArray, rule: Rule) -> FloatArray:
     """P(X >= j)/P(X = j) for a binomial law of j + ``rest`` trials, j >= 1 not below its mean."""
-    few = np.minimum(j, rest) <= _FEW
-    if few.all():
-        ratio = _summed(j, rest, odds, rule)
-    else:
-        ratio, rows = np.full(j.size, np.nan), np.flatnonzero(few)
-        ratio[rows] = _summed(j[rows], rest[rows], odds[rows], rule)
-    left = np.flatnonzero(np.isnan(ratio))
-    if left.size:
-        ratio[left] = _integrated(j[left], rest[left], odds[left], rule)
-    return ratio
-
-
-def _summed(j: FloatArray, rest: FloatArray, odds: FloatArray, rule: Rule) -> FloatArray:
-    """Sum terms until they have fallen further than for the rule; NaN where there are too many.
-
-    Of n terms that fell to e^-36 the last few fell by e^(-36/n) at least, so that those left out
-    are n/36 times the last one at most. No row has more terms for being among others.
-    """
-    total, term, left, following = np.ones(j.size), np.ones(j.size), rest.copy(), j + 1.0
-    least = np.exp(-1.2 * rule.depth)
-    for count in range(_MOST_TERMS):
-        term *= odds
-        term *= left
-        term /= following
-        total += term
-        left -= 1.0
-        following += 1.0
-        if count % 4 == 3:
-            term *= (more := term > least)
-            if not more.any():
-                return total
-    return np.where(more, np.nan, total)
-
-
-def _integrated(j: FloatArray, rest: FloatArray, odds: FloatArray, rule: Rule) -> FloatArray:
-    """By the integral j·∫ (1 - x)^(j-1)·(1 + odds·x)^rest dx from 0 to 1."""
-    width = _width(j - 1.0, rest, odds, rule.depth)
-    x = rule.nodes * width
-    exponent = np.log1p(-x)
-    exponent *= j - 1.0
-    x *= odds
-    np.log1p(x, out=x)
-    x *= rest
-    exponent += x
-    np.exp(exponent, out=exponent)
-    return np.asarray(j * width * (rule.weights @ exponent))
-
-
-def _width(steep: FloatArray, rest: FloatArray, odds: FloatArray, depth: float) -> FloatArray:
-    """Where the integrand has fallen to about e^-``depth``, or 1."""
-    # from the slope and the curvature at 0
-    slope = steep - rest * odds
-    curvature = steep + rest * np.square(odds)
-    root = slope + np.sqrt(np.square(slope) + 2.0 * depth * curvature)
-    width = np.minimum(2.0 * depth / np.maximum(root, _TINY), _WIDEST)
-    # Newton's method: the fall is convex in s = -ln(1 - x)
-    s = -np.log1p(-width)
-    for _ in range(_NARROWINGS):
-        rise = 1.0 + odds * width
-        slope = np.maximum(steep - rest * odds * (1.0 - width) / rise, _TINY)
-        s -= (steep * s - rest * np.log(rise) - depth) / slope
-        np.clip(s, 0.0, _LONGEST, out=s)
-        width = -np.expm1(-s)
-    return width
+    nothing = np.zeros(j.shape)
+    slope = (j - 1.0) - rest * odds
+    return Fall(j, j - 1.0, rest, odds, nothing, slope, nothing == 0.0).value(rule)
 
 
 _LARGEST_EXPONENT = 700.0

@@ -128,14 +128,14 @@ class HypothesisResult(Rows, Plotted):
                 raise InvalidParameterError(
                     f"{name} must have shape {shape}, one entry a test, got {np.shape(value)}"
                 )
+            array = np.asarray(value, dtype=np.float64)
             if name == "pvalue":
-                array = np.asarray(np.maximum(value, self.pvalue_error))
+                array = np.asarray(np.maximum(array, np.asarray(self.pvalue_error)))
                 array.flags.writeable = False
-            else:
-                array = freeze(np.asarray(value, dtype=np.float64))
+            elif shape:
+                array = freeze(array)
             # one number for all tests takes the room of one
-            array = np.broadcast_to(array, shape)
-            held = array[()] if shape == () else attach_labels(array, self.labels)
+            held = attach_labels(np.broadcast_to(array, shape), self.labels) if shape else array[()]
             object.__setattr__(self, name, held)
         if self.estimate is not None:
             found = np.asarray(self.estimate, dtype=np.float64)
