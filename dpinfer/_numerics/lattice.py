@@ -178,6 +178,10 @@ _LARGEST_KEY = 2.0**62
 
 def alike(columns: Sequence[FloatArray]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return one row of each kind, equal in all columns, and the number of the kind of each."""
+    ordered = np.sort(columns[0])  # takes a sixth of the time of what comes below
+    if (ordered[1:] != ordered[:-1]).all():
+        every = np.arange(ordered.size)
+        return every, every
     key, kinds = _numbered(columns[0])
     for column in columns[1:]:
         codes, count = _numbered(column)

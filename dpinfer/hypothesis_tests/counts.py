@@ -245,19 +245,30 @@ class NoiseOnly:
     """Deviations from the values under the null hypothesis, and the laws of their noise."""
 
     deviation: FloatArray
-    magnitude: FloatArray
+    terms: tuple[FloatArray, ...]  # of which the deviations were made
     laws: list[NoiseLaw]
     which: NDArray[np.intp]
 
     @property
+    def magnitude(self) -> FloatArray:
+        """How large the terms are."""
+        return np.broadcast_to(sum(np.abs(term) for term in self.terms), self.deviation.shape)
+
+    @property
     def spread(self) -> FloatArray:
         """Standard deviation of the noise."""
-        return np.array([float(law.std) for law in self.laws])[self.which]
+        return self._of_each([float(law.std) for law in self.laws])
 
     @property
     def error(self) -> FloatArray:
         """Error of tails where that is an absolute one; 0 where it is relative."""
-        return np.array([float(untabulated(law)._floor) for law in self.laws])[self.which]
+        return self._of_each([float(untabulated(law)._floor) for law in self.laws])
+
+    def _of_each(self, values: list[float]) -> FloatArray:
+        """Return what each law has, for each deviation."""
+        if len(values) == 1:
+            return np.broadcast_to(values[0], self.which.shape)
+        return np.array(values)[self.which]
 
     @property
     def statistic(self) -> FloatArray:
@@ -279,13 +290,13 @@ class NoiseOnly:
 
     def around(self, z: FloatArray) -> FloatArray:
         """Return the z statistics around given ones that noise on a lattice has."""
-        unit = np.array([spacing_of(law) for law in self.laws])[self.which]
+        unit = self._of_each([spacing_of(law) for law in self.laws])
         return around(z, unit=unit, spread=self.spread)
 
     def slack(self, t: FloatArray) -> FloatArray:
         """Return the rounding error of a computed deviation; whole deviations are exact."""
         fraction = t != np.rint(t)
-        return fraction * (_ROUNDING * self.magnitude) if fraction.any() else np.zeros(t.shape)
+        return fraction * (_ROUNDING * self.magnitude) if fraction.any() else np.zeros(())
 
 
 def lower_tail(law: NoiseLaw, x: FloatArray) -> FloatArray:
@@ -320,8 +331,9 @@ def exact(problem: NoiseOnly, alternative: Alternative, simulation: Simulation) 
     t, slack = problem.deviation, problem.slack(problem.deviation)
     if alternative != "two-sided":
         return problem.at_least(SIGNS[alternative] * t, slack), null
-    both = np.minimum(2.0 * problem.at_least(np.abs(t), slack), 1.0)
-    return np.where(np.abs(t) <= slack, 1.0, both), null
+    size = np.abs(t)
+    both = np.minimum(2.0 * problem.at_least(size, slack), 1.0)
+    return np.where(size <= slack, 1.0, both), null
 
 
 def monte_carlo(problem: NoiseOnly, alternative: Alternative, simulation: Simulation) -> Found:
@@ -666,7 +678,7 @@ def differences(x: NoisyValues, y: NoisyValues, shift: FloatArray) -> NoiseOnly:
     laws, which = _laws_of((x.marginal, y.marginal), shape)
     problem = NoiseOnly(
         deviation=np.broadcast_to((first - second) - shift, shape),
-        magnitude=np.broadcast_to(np.abs(first) + np.abs(second) + np.abs(shift), shape),
+        terms=(first, second, shift),
         laws=laws,
         which=which,
     )
@@ -713,7 +725,7 @@ def _deviations(y: NoisyValues, magnitude: FloatArray, target: FloatArray) -> No
         deviation = check_array(y.values.reshape(y.shape) - target, "weights @ values - value")
     problem = NoiseOnly(
         deviation=deviation,
-        magnitude=magnitude.reshape(y.shape) + np.abs(target),
+        terms=(magnitude.reshape(y.shape), target),
         laws=laws,
         which=which.reshape(y.shape),
     )
@@ -726,7 +738,7 @@ def _laws_of(
 ) -> tuple[list[NoiseLaw], NDArray[np.intp]]:
     """Laws of the differences of two noises, each once, and the number of that of each row."""
     if not any(law.shape for law in pair):
-        return [fast_sum(np.ones(2), list(pair))], np.zeros(shape, dtype=np.intp)
+        return [fast_sum(np.ones(2), list(pair))], np.broadcast_to(np.intp(0), shape)
     size = shape[0] if shape else 1
     numbers = [kinds(groups(law, size), size) for law in pair]
     _, first, which = np.unique(np.stack(numbers), axis=1, return_index=True, return_inverse=True)

@@ -280,6 +280,9 @@ _INTERPOLATED_FROM = 1 << 10
 _TOLERANCE = 1e-12
 """Error of an interpolated end, in standard deviations of the noisy count."""
 
+_TOGETHER = 1 << 17
+"""Rows of one noise that are solved at a time."""
+
 
 def tail_roots(
     family: CountFamily, kernel: Kernel, t: FloatArray, side: int, probability: float
@@ -335,7 +338,12 @@ def tail_roots(
 def _solved(
     family: CountFamily, kernel: Kernel, t: FloatArray, side: int, probability: float
 ) -> FloatArray:
-    """Roots found row by row."""
+    """Roots found row by row, so many at a time that they stay in the cache."""
+    if t.size > _TOGETHER and kernel.noise.shape == ():
+        parts = np.split(np.arange(t.size), range(_TOGETHER, t.size, _TOGETHER))
+        return np.concatenate(
+            [_solved(family.take(i), kernel, t[i], side, probability) for i in parts]
+        )
     tails = NoisyTails(family=family, kernel=kernel, t=t, side=side, probability=probability)
     beyond = tails.lifted(0.5 + 0.5 * side)
     limits = [tails.without_spread(np.zeros(t.shape)), np.full(t.shape, beyond)]

@@ -22,15 +22,9 @@ from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import stirling_error
-from dpinfer.mechanisms._row_tails import Edge, Rows, Rule, gauss_rule
+from dpinfer.mechanisms._row_tails import Edge, Fall, Rows, Rule, gauss_rule
 
 # Tails of binomial laws relative to their first term, to full precision and cheaply.
-
-
-_WIDEST = 0.98
-_NARROWINGS = 2
-_LONGEST = 40.0
-_TINY = 1e-300
 
 
 FINE = gauss_rule(22, 30.0)
@@ -42,34 +36,9 @@ COARSE = gauss_rule(8, 12.0)
 
 def tail_ratio(j: FloatArray, rest: FloatArray, odds: FloatArray, rule: Rule) -> FloatArray:
     """P(X >= j)/P(X = j) for a binomial law of j + ``rest`` trials, j >= 1 not below its mean."""
-    width = _width(j - 1.0, rest, odds, rule.depth)
-    x = rule.nodes * width
-    exponent = np.log1p(-x)
-    exponent *= j - 1.0
-    x *= odds
-    np.log1p(x, out=x)
-    x *= rest
-    exponent += x
-    np.exp(exponent, out=exponent)
-    return np.asarray(j * width * (rule.weights @ exponent))
-
-
-def _width(steep: FloatArray, rest: FloatArray, odds: FloatArray, depth: float) -> FloatArray:
-    """Where the integrand has fallen to about e^-``depth``, or 1."""
-    # from the slope and the curvature at 0
-    slope = steep - rest * odds
-    curvature = steep + rest * np.square(odds)
-    root = slope + np.sqrt(np.square(slope) + 2.0 * depth * curvature)
-    width = np.minimum(2.0 * depth / np.maximum(root, _TINY), _WIDEST)
-    # Newton's method: the fall is convex in s = -ln(1 - x)
-    s = -np.log1p(-width)
-    for _ in range(_NARROWINGS):
-        rise = 1.0 + odds * width
-        slope = np.maximum(steep - rest * odds * (1.0 - width) / rise, _TINY)
-        s -= (steep * s - rest * np.log(rise) - depth) / slope
-        np.clip(s, 0.0, _LONGEST, out=s)
-        width = -np.expm1(-s)
-    return width
+    nothing = np.zeros(j.shape)
+    slope = (j - 1.0) - rest * odds
+    return Fall(j, j - 1.0, rest, odds, nothing, slope, nothing == 0.0).value(rule)
 
 
 _LARGEST_EXPONENT = 700.0
@@ -160,11 +129,9 @@ class TiltedTails:
         )
         # a^k·(q + p/a)^n, from the rarer outcome
         rise, fall = self._growth
-        log_all = np.where(
-            law.odds > 1.0,
-            self.nobs * np.log1p(law.q * fall) + rest * self.edge.rate,
-            self.nobs * np.log1p(law.p * rise) - k * self.edge.rate,
-        )
+        mostly = law.odds > 1.0
+        log_all = self.nobs * np.log1p(np.where(mostly, law.q * fall, law.p * rise))
+        log_all += np.where(mostly, rest, -k) * self.edge.rate
         everything = np.exp(np.minimum(log_all, _LARGEST_EXPONENT))
         beyond = following * (1.0 + rise) * ratio
         return np.where(most, everything - beyond, here * ratio)
@@ -208,7 +175,10 @@ class _Law(NamedTuple):
 
 def _log_quotient(quotient: FloatArray, less_one: FloatArray) -> FloatArray:
     """Log of a quotient that is given with one subtracted too."""
-    return np.where(np.abs(less_one) < 0.5, np.log1p(less_one), np.log(quotient))
+    log = np.log1p(less_one)
+    far = np.flatnonzero(np.abs(less_one) >= 0.5)
+    log[far] = np.log(quotient[far])
+    return log
 
 
 # Where tails that are known in closed form have a given probability.
@@ -223,8 +193,11 @@ _LARGEST_RATE = 400.0
 _FARTHEST = 250.0
 """Logits beyond it are not looked at."""
 
-_BLOCK = 4096
+_BLOCK = 8192
 """Rows at a time, so that they stay in the cache."""
+
+_SPARSER = 65_535.0
+"""The largest number that is sorted by."""
 
 _STEPS = 12
 
@@ -251,6 +224,9 @@ def tilted_roots(nobs: FloatArray, edge: Edge, probability: float, start: FloatA
         root[beyond] = _beyond_all(nobs[beyond], edge.take(beyond), probability)
         inside = np.flatnonzero((edge.k >= 0.0) & (edge.k < nobs) & (nobs <= LARGEST_NOBS))
         edge = edge._replace(rate=np.minimum(edge.rate, _LARGEST_RATE))
+        # rows whose sums take about as many terms
+        rarer = np.minimum(edge.k[inside], nobs[inside] - edge.k[inside])
+        inside = inside[np.argsort(np.minimum(rarer, _SPARSER).astype(np.uint16), kind="stable")]
         for first in range(0, inside.size, _BLOCK):
             rows = inside[first : first + _BLOCK]
             tails = TiltedTails(nobs=nobs[rows], edge=edge.take(rows))

@@ -135,9 +135,14 @@ _STEEP = 500.0
 _SMALL = 0.08
 _TERMS = 16
 
+_FEW, _MOST_TERMS = 256.0, 256
+"""Where the rarer outcome is as rare, terms are added up, if they are no more than so many."""
+
 
 class Fall(NamedTuple):
     """The ratio factor·∫ (1 - x)^alpha·(1 + gamma·x)^beta·exp(-mu·x) dx, in m rows.
+
+    Where it ends and mu is 0 it is 1 + r₁ + r₁r₂ + …, rᵢ = gamma·(beta + 1 - i)/(factor + i).
 
     The integral ends at 1, or where not ``ends``, nowhere; ``slope`` is that of the integrand's
     negative logarithm at 0: alpha - beta·gamma + mu, without cancellation.
@@ -159,7 +164,41 @@ class Fall(NamedTuple):
         return Fall._make(column[rows] for column in self)
 
     def value(self, rule: Rule) -> FloatArray:
-        """Return the ratios, as exact as the rule."""
+        """Return the ratios, as exact as the rule; of few binomial counts term by term."""
+        few = self.ends & (self.mu == 0.0) & (np.minimum(self.factor, self.beta) <= _FEW)
+        if few.all():
+            ratio = self._summed(rule.depth)
+        else:
+            ratio, rows = np.full(few.size, np.nan), np.flatnonzero(few)
+            ratio[rows] = self.take(rows)._summed(rule.depth)
+        if (left := np.flatnonzero(np.isnan(ratio))).size:
+            ratio[left] = self.take(left)._integral(rule)
+        return ratio
+
+    def _summed(self, depth: float) -> FloatArray:
+        """Sum terms until they have fallen further than for a rule; NaN where there are too many.
+
+        Of n terms that fell to e^-36 the last few fell by e^(-36/n) at least, so that those left
+        out are n/36 times the last one at most. No row has more terms for being among others.
+        """
+        least = np.exp(-1.2 * depth)
+        total, term = np.ones(self.beta.size), np.ones(self.beta.size)
+        left, following = self.beta.copy(), self.factor + 1.0
+        more = np.ones(self.beta.size, dtype=bool)
+        for count in range(_MOST_TERMS):
+            term *= self.gamma
+            term *= left
+            term /= following
+            total += term
+            left -= 1.0
+            following += 1.0
+            if count % 4 == 3:
+                term *= (more := term > least)
+                if not more.any():
+                    break
+        return np.where(more, np.nan, total)
+
+    def _integral(self, rule: Rule) -> FloatArray:
         width = self._width(rule.depth)
         steep = (self.alpha * width > _STEEP) & (width * np.maximum(self.gamma, 1.0) < _SMALL)
         if not steep.any():

@@ -128,10 +128,14 @@ class HypothesisResult(Rows, Plotted):
                 raise InvalidParameterError(
                     f"{name} must have shape {shape}, one entry a test, got {np.shape(value)}"
                 )
-            array = np.broadcast_to(value, shape) if shape else np.asarray(value, dtype=np.float64)
+            array = np.asarray(value, dtype=np.float64)
             if name == "pvalue":
-                array = np.maximum(array, np.asarray(self.pvalue_error))
-            held = array[()] if shape == () else attach_labels(freeze(array), self.labels)
+                array = np.asarray(np.maximum(array, np.asarray(self.pvalue_error)))
+                array.flags.writeable = False
+            elif shape:
+                array = freeze(array)
+            # one number for all tests takes the room of one
+            held = attach_labels(np.broadcast_to(array, shape), self.labels) if shape else array[()]
             object.__setattr__(self, name, held)
         if self.estimate is not None:
             found = np.asarray(self.estimate, dtype=np.float64)

@@ -486,6 +486,7 @@ class Transform:
         self.circle = int(self._unit * fft.next_fast_len(-(-least // self._unit)))
         self._widening, self._peak = 1.0, 0.0
         self._known: dict[int, tuple[int, FloatArray]] = {}
+        self._costs: dict[tuple[float, int], float] = {}
 
     def damped(self, damping: float) -> Transform:
         """Return the same with another damping."""
@@ -496,15 +497,21 @@ class Transform:
 
         Of chosen cells on the whole circle, where there are any.
         """
-        cells = [cell for factor in self.cells.factors for cell in factor.evaluated]
-        half = self.nodes(float(t[-1]))
         if chosen is not None:
-            cells, half = list(chosen), self.circle // 2
+            return t.size * self._cost(float(t[-1]), chosen, self.circle // 2)
+        at = float(t[-1]), self.nodes(float(t[-1]))
+        if at not in self._costs:
+            cells = [cell for factor in self.cells.factors for cell in factor.evaluated]
+            self._costs[at] = self._cost(at[0], cells, at[1])
+        return t.size * self._costs[at]
+
+    def _cost(self, t: float, cells: Sequence[Cell], half: int) -> float:
+        """Cost of one value up to a t, with so many nodes on each side of 0."""
         if max([float(self.circle)] + [cell.fewest_points for cell in cells]) > _LARGEST:
             return np.inf
         widest, values = 2.0 * np.pi * half / self.circle, 0.0
         for cell in cells:
-            step, reach = self._stride(cell, float(t[-1]), widest), cell.noise.pmf.size - 1
+            step, reach = self._stride(cell, t, widest), cell.noise.pmf.size - 1
             points, length = self._counts(cell)[1].size, self.circle / step
             if reach:
                 points += reach
@@ -513,7 +520,7 @@ class Transform:
             else:
                 values += points / step * cell.noise.cost
             values += _FOURIER * length * np.log2(length) + WAVE * min(length, 2.0 * half)
-        return t.size * values
+        return values
 
     def typical(
         self, t: FloatArray, chosen: Sequence[Cell], number: FloatArray, own: NDArray[np.intp]
@@ -597,12 +604,16 @@ class Transform:
 
     def _product(self, t: FloatArray, half: int) -> ComplexArray:
         """Product over the cells, shape (t, θ)."""
-        count = np.arange(-half, self.circle - half if 2 * half >= self.circle else half + 1)
+        if half >= self.circle // 2:  # in the order of Fourier transforms
+            count = np.roll(np.arange(-half, self.circle - half), -half)
+        else:
+            count = np.arange(-half, half + 1)
         out = np.ones((t.size, count.size), dtype=np.complex128)
         with np.errstate(under="ignore"):
             for factor in self.cells.factors:
                 factor.multiply(out, lambda cell: self._values(cell, t, count), self._peak)
-        self._peak = max(self._peak, float(np.abs(out).max()))
+        if any(isinstance(factor, Interpolated) for factor in self.cells.factors):
+            self._peak = max(self._peak, float(np.abs(out).max()))
         # the expectations add up to the total, but for rounding
         shift = float(self.cells.count @ self.cells.rate) - self.cells.nobs
         out *= self._turn(count * shift)
@@ -629,7 +640,9 @@ class Transform:
                 rounds = -(-terms.shape[1] // length)
                 terms = np.pad(terms, ((0, 0), (0, rounds * length - terms.shape[1])))
                 terms = terms.reshape(z.size, rounds, length).sum(axis=1)
-            value = fft.ifft(terms, length, norm="forward")[:, count % length]
+            value = fft.ifft(terms, length, norm="forward")
+            if min(length, count.size) < self.circle:
+                value = value[:, count % length]
         value *= step * self._turn(count * (first - cell.rate))
         return np.asarray(value, dtype=np.complex128)
 

@@ -117,8 +117,11 @@ def _normal_limit(cells: Cells, t: FloatArray) -> FloatArray:
 
 def _width(cells: Cells, end: float) -> float:
     """Width of the peak at 0, up to an end."""
-    t = np.append(0.0, end * np.geomspace(1e-6, 1.0, 400))
+    t = end * _TO_END
     return float(np.trapezoid(_normal_limit(cells, t), t))
+
+
+_TO_END, _BEYOND_END = np.append(0.0, np.geomspace(1e-6, 1.0, 400)), np.geomspace(1.0, 1e3, 100)
 
 
 def grains(cells: Cells, end: float, *, faded: bool = False) -> float:
@@ -128,7 +131,7 @@ def grains(cells: Cells, end: float, *, faded: bool = False) -> float:
     meet those of exp(it·a·d²) at a distance d = π/(at). With nodes that were faded out around the
     end, waves that are there already show in the difference between fades.
     """
-    t = end * np.geomspace(1.0, 1e3, 100)
+    t = end * _BEYOND_END
     grain = np.array([part.grain for part in cells.parts])[cells.kind] * np.sqrt(cells.count)
     with np.errstate(divide="ignore", invalid="ignore"):
         beyond = np.divide.outer(np.pi / t, cells.weight) - np.abs(cells.rate - cells.centre)

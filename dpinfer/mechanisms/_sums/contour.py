@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy import special
 
 from dpinfer._check import ComplexArray, FloatArray
 from dpinfer._numerics.inversion import HalfLineTable, SaddleGrid, TailContour
@@ -120,7 +121,7 @@ def _of(
 
 
 def _geometric_kernel(s: ComplexArray) -> ComplexArray:
-    return np.asarray(1.0 / np.expm1(s))
+    return np.asarray(1.0 / special.expm1(s))  # NumPy's takes half as long again
 
 
 def _real_quantile(contour: TailContour, q: FloatArray) -> FloatArray:

@@ -339,13 +339,21 @@ def log_mgf(law: ParametricLaw, s: ComplexArray, counts: NDArray[np.float64]) ->
         return np.asarray(law._cgf(s) @ counts)
     factors = reciprocal(law, s)
     repeated = np.flatnonzero(counts != 1)
-    total = -np.log(factors[..., repeated]) @ counts[repeated]
+    total = -_log(factors[..., repeated]) @ counts[repeated]
     single = factors[..., counts == 1]
     if not np.abs(single).max(initial=0.0) < SAFE:
-        return np.asarray(total - np.log(single).sum(axis=-1))
+        return np.asarray(total - _log(single).sum(axis=-1))
     for start in range(0, single.shape[-1], GROUP):
-        total = total - np.log(np.prod(single[..., start : start + GROUP], axis=-1))
+        total = total - _log(np.prod(single[..., start : start + GROUP], axis=-1))
     return np.asarray(total)
+
+
+def _log(z: ComplexArray) -> ComplexArray:
+    """NumPy's own takes twice as long, to be as exact near 1, where the factors are not."""
+    out = np.empty_like(z)
+    out.real = np.log(np.abs(z))
+    np.arctan2(z.imag, z.real, out=out.imag)
+    return out
 
 
 def tilted_factors(law: ParametricLaw, s: ComplexArray, tilt: ComplexArray) -> ComplexArray:
