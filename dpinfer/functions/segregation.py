@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -507,10 +507,12 @@ class _Ends:
         self.areas, self.draws, self.pattern, self.alpha = areas, draws, pattern, alpha
         self.level = 0.5 * alpha * (1.0 - _OF_TOTAL * int(areas.open_totals.sum()))
         self.own_level = self.level / (1 if pattern is None else 2)
-        self.centred: dict[int, tuple[FloatArray, FloatArray, FloatArray | None]] = {}
+        self.errors: dict[int, _Errors] = {}
         self.reach = np.zeros((2, areas.size))
+        self.own_sums = areas.open_totals.copy()
         for at, total in enumerate(areas.totals):
             if total is not None:
+                self.own_sums[at] = False
                 self.reach[at] = noise_within(total, 0.5 * _OF_TOTAL * alpha)
 
     def of(self, area: int) -> tuple[float, float, float]:
@@ -521,13 +523,10 @@ class _Ends:
         sizes = np.maximum(self.areas.sizes[:, area], 1e-300)
         if not self.areas.open_totals.any():
             return self._known(y, z, errors, 1.0 / sizes, signs)
-        reach = self.reach[:, area].copy()
-        for at in np.flatnonzero(self.areas.open_totals):
-            if self.areas.totals[at] is None:
-                sums = np.abs(errors[at].sum(axis=1))
-                reach[at] = upper_point(sums, _OF_TOTAL * self.alpha)
+        held = self._held(errors, len(cells))
+        reach = np.where(self.own_sums, held.reach, self.reach[:, area])
         box = 1.0 / np.maximum([sizes + reach, sizes - reach], 1.0)
-        return self._within(y, z, errors, 1.0 / np.maximum(sizes, 1.0), box, signs)
+        return self._within(y, z, held, 1.0 / np.maximum(sizes, 1.0), box, signs)
 
     def _known(
         self, y: FloatArray, z: FloatArray, errors: Any, inverse: FloatArray, signs: Any
@@ -550,77 +549,97 @@ class _Ends:
         self,
         y: FloatArray,
         z: FloatArray,
-        errors: Any,
+        errors: _Errors,
         inverse: FloatArray,
         box: FloatArray,
         signs: Any,
     ) -> tuple[float, float, float]:
-        """Return them for all totals in a box, of which the corners are given as inverses."""
+        """Return them for all totals in a box, of which the corners are given as inverses.
+
+        The corner where both are least is below the others: a function that is convex, and grows
+        in proportion along each ray, is no larger there than where the ray leaves the box.
+        """
         a, c = y - y.mean(), z - z.mean()
-        corners = [(box[i, 0], box[j, 1]) for i in (0, 1) for j in (0, 1)]
-        e, u, walks = self._centred(errors, len(y))
-        sizes, ones = np.zeros(len(e)), np.ones(len(y))
+        corners = [(box[i, 0], box[j, 1]) for i, j in ((1, 1), (0, 1), (1, 0))]
+        sizes, ones = np.zeros(len(errors.first)), np.ones(len(y))
         for b, w in corners:
-            errors_of_one = e - (w / b) * u
-            reach = 0.5 * b * (np.abs(errors_of_one, out=errors_of_one) @ ones)
-            sizes = np.maximum(sizes, reach)
+            np.multiply(errors.second, -w / b, out=errors.spare)
+            np.add(errors.first, errors.spare, out=errors.spare)
+            np.maximum(sizes, 0.5 * b * (np.abs(errors.spare, out=errors.spare) @ ones), out=sizes)
         lower = _least_index(a, c, box) - upper_point(sizes, self.own_level)
         if signs is not None:
-            sums = 0.5 * np.array([e @ signs, u @ signs])
-            along = min(0.5 * float(signs @ (b * a - w * c)) for b, w in corners)
-            lower = max(lower, along - upper_point(_furthest(sums, box), self.own_level))
-        if walks is None:
-            sums = 0.5 * np.array([one.sum(axis=1) for one in errors])
-            upper = max(0.5 * float(np.abs(b * y - w * z).sum()) for b, w in corners)
-            upper += upper_point(_furthest(sums, box), self.level)
-        else:
-            upper = max(0.5 * float(np.abs(b * a - w * c).sum()) for b, w in corners)
-            k = order_of(len(e), self.level)
-            upper += float(np.partition(_furthest(walks, box), k, axis=0)[k].max())
+            along = -0.5 * _furthest(_parts(-(signs @ a), -(signs @ c)), box)
+            sums = 0.5 * _furthest(_parts(errors.first @ signs, errors.second @ signs), box)
+            lower = max(lower, float(along) - upper_point(sums, self.own_level))
+        first, second = (y, z) if self.draws.shared is None else (a, c)
+        upper = max(0.5 * float(np.abs(b * first - w * second).sum()) for b, w in corners)
+        k = order_of(len(errors.first), self.level)
+        upper += float(np.partition(_furthest(errors.sums, box), k, axis=1)[:, k].max())
         estimate = 0.5 * float(np.abs(inverse[0] * a - inverse[1] * c).sum())
         return estimate, min(lower, estimate), max(upper, estimate)
 
-    def _centred(self, errors: Any, size: int) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        """Return errors less their means, and the sums of the first 1, 2 ... m/2 of them.
+    def _held(self, errors: Any, size: int) -> _Errors:
+        """Return errors less their means, and what is the same for all areas of a size.
 
-        The sums are for errors of one law, as those of the others have the same law.
+        The sums are half of those of all errors; for errors of one law those of the first 1, 2 ...
+        m/2 of them less their means, as those of the others have the same law.
         """
-        if size in self.centred:
-            return self.centred[size]
+        if size in self.errors:
+            return self.errors[size]
+        totals = np.array([one.sum(axis=1) for one in errors])
+        reach = [upper_point(np.abs(one), _OF_TOTAL * self.alpha) for one in totals]
         e, u = (one - one.mean(axis=1, keepdims=True) for one in errors)
         if self.draws.shared is None:
-            return e, u, None
-        few = max(size // 2, 1)
-        walks = np.array([one[:, :few].cumsum(axis=1) for one in (e, u)])
-        self.centred[size] = e, u, walks
-        return e, u, walks
+            sums = 0.5 * totals[:, np.newaxis]
+        else:
+            sums = np.array([one.T[: max(size // 2, 1)].cumsum(axis=0) for one in (e, u)])
+        found = _Errors(e, u, np.empty_like(e), _parts(*sums), np.array(reach))
+        if self.draws.shared is not None:
+            self.errors[size] = found
+        return found
 
 
-def _furthest(sums: FloatArray, box: FloatArray) -> FloatArray:
+class _Errors(NamedTuple):
+    """Draws of the errors of an area's cells less their means, and of sums of them."""
+
+    first: FloatArray  # shape (reps, cells)
+    second: FloatArray
+    spare: FloatArray
+    sums: FloatArray  # in parts, shape (4, sums, reps)
+    reach: FloatArray  # of the sums of all errors, for each group
+
+
+def _parts(first: Any, second: Any) -> FloatArray:
+    """Return the positive and the negative parts of numbers, and those of minus the others."""
+    ends = (f(x, 0.0) for x in (first, -second) for f in (np.maximum, np.minimum))
+    return np.array([*ends])
+
+
+def _furthest(parts: FloatArray, box: FloatArray) -> FloatArray:
     """Return the largest β·first - ω·second for β and ω in a box, elementwise."""
-    most = np.maximum(sums[0] * box[0, 0], sums[0] * box[1, 0])
-    return np.asarray(most + np.maximum(-sums[1] * box[0, 1], -sums[1] * box[1, 1]))
+    return np.asarray(np.tensordot(box[::-1].T.ravel(), parts, 1))
 
 
 def _least_index(a: FloatArray, c: FloatArray, box: FloatArray) -> float:
     """Return the least ½Σ abs(βaᵢ - ωcᵢ) in a box.
 
     It is convex, and grows along each ray: its least value is where β or ω is least, at the
-    weighted median of the points where a term is 0.
+    weighted median of the points where a term is 0; at both, unless it falls from there along one.
     """
-    found = np.inf
+    least = box[0, 0] * a - box[0, 1] * c
+    falls = np.sign(least) @ np.array([c, -a]).T > 0.0
+    found = 0.5 * float(np.abs(least).sum())
     for one, other, at in ((a, c, 0), (c, a, 1)):
-        first = one * box[0, at]
-        weight = np.abs(other)
-        best = box[0, 1 - at]
-        if weight.any():
-            used = weight > 0.0
-            zeros = first[used] / other[used]
-            order = np.argsort(zeros)
-            share = np.cumsum(weight[used][order])
-            median = zeros[order][int(np.searchsorted(share, 0.5 * share[-1]))]
-            best = float(np.clip(median, box[0, 1 - at], box[1, 1 - at]))
-        found = min(found, 0.5 * float(np.abs(first - best * other).sum()))
+        if not falls[at]:
+            continue
+        used = other != 0.0
+        weight = np.abs(other[used])
+        zeros = one[used] * box[0, at] / other[used]
+        order = np.argsort(zeros)
+        share = np.cumsum(weight[order])
+        median = zeros[order][int(np.searchsorted(share, 0.5 * share[-1]))]
+        best = float(np.clip(median, box[0, 1 - at], box[1, 1 - at]))
+        found = min(found, 0.5 * float(np.abs(one * box[0, at] - best * other).sum()))
     return found
 
 

@@ -510,10 +510,16 @@ class WithProducts(Equations, Protocol):
         """Sum of the products of the confidential scores, estimated without bias."""
 
 
+def noise_part(equations: WithProducts, beta: FloatArray) -> FloatArray:
+    """Estimate the covariance matrix of the sum of the scores that is due to the noise alone."""
+    scores, _ = equations.at(beta)
+    return np.asarray(scores.T @ scores - equations.products(beta))
+
+
 def noise_meat(equations: WithProducts, root: Root) -> FloatArray:
-    """Covariance matrix of the sum of the scores that is due to the noise alone."""
-    meat = root.scores.T @ root.scores - equations.products(root.beta)
-    size = np.sqrt(np.abs(np.diagonal(meat)))
+    """Return it at a root, refusing one that is no covariance matrix."""
+    meat = noise_part(equations, root.beta)
+    size = np.linalg.norm(root.scores, axis=0)
     size[size == 0] = 1.0
     if np.linalg.eigvalsh(meat / size / size[:, np.newaxis])[0] < -_ROUNDING:
         raise NotEstimableError(

@@ -97,21 +97,41 @@ class ScoreSets:
         root: FloatArray,
         to_units: FloatArray,
         scaled: Callable[[FloatArray], FloatArray],
+        noise: Callable[[FloatArray], FloatArray] | None = None,
     ) -> ScoreSets:
         """Return those of scores that are not linear, by their derivatives at a root.
 
         ``scaled`` adds scores up within groups, and makes their squares sum to a variance.
+        ``noise`` returns the covariance matrix of their sum by the noise alone, where only that
+        counts. The others then move along with θ as the noise has them, not as the rows would, and
+        what derivatives vary by between the rows is an upper bound of their part.
         """
         scores, change = equations.at(root)
         turned = linalg.solve(-change.T, to_units.T)
         along = linalg.solve(-change, to_units.T)
-        along = along / (to_units.T * along).sum(axis=0)
         first, second = scores @ turned, np.empty((len(scores), len(to_units)))
+        if noise is not None:
+            pulled = noise(root) @ turned
+            alone = (turned * pulled).sum(axis=0)
+            moved = alone > _UNMOVED * np.square(first).sum(axis=0)
+            along = np.where(moved, linalg.solve(-change, pulled), along)
+            mixed = np.empty(len(to_units))
+        along = along / (to_units.T * along).sum(axis=0)
         for k, (pull, own) in enumerate(zip(turned.T, along.T, strict=True)):
             step = _STEP / np.linalg.norm(own)
             below, above = (equations.at(root + h * own)[0] @ pull for h in (-step, step))
             second[:, k] = (below - above) / (2.0 * step)
-        return cls(np.ones(len(to_units)), _quadratic(scaled(first), scaled(second))[np.newaxis])
+            if noise is not None:
+                less, more = (pull @ noise(root + h * own) @ pull for h in (-step, step))
+                mixed[k] = (less - more) / (4.0 * step)
+        if noise is None:
+            found = _quadratic(scaled(first), scaled(second))
+        else:
+            square = np.square(scaled(second - second.mean(axis=0))).sum(axis=0)
+            alone = np.maximum(alone, 0.0)
+            most = np.sqrt(alone * square)
+            found = np.stack([alone, np.clip(mixed, -most, most), square])
+        return cls(np.ones(len(to_units)), found[np.newaxis])
 
     def variance(self, distance: FloatArray) -> FloatArray:
         """Return the variance of the scores at distances from the estimates, shape (p,)."""
@@ -145,6 +165,7 @@ class ScoreSets:
 
 _LEAST_REST = 1e-9
 _ROUNDING = 1e-12
+_UNMOVED = 1e-10
 _STEP = 6e-6  # a cube root of the rounding, of covariates with mean square 1
 
 

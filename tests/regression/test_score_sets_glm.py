@@ -52,6 +52,76 @@ def test_at_the_ends_the_linearised_score_is_t_standard_errors(groups):
                 assert fit.pvalues[k] == pytest.approx(2.0 * stats.t.sf(t, df), rel=1e-5)
 
 
+def noise_by_hand(counts, exog, variance, beta):
+    """Return what Laplace noise adds to the covariance of the scores: differences by x1."""
+
+    def products(moved):
+        x = exog + np.array([0.0, moved])
+        own = x * (counts - np.exp(x @ beta))[:, None]
+        return own.T @ own
+
+    step = 1e-3
+    bend = (products(step) - 2.0 * products(0.0) + products(-step)) / step**2
+    scores, _ = by_hand(counts, exog, variance, beta)
+    return scores.T @ scores - products(0.0) + variance / 2.0 * bend
+
+
+def test_for_the_noise_alone_the_variance_of_the_score_is_that_of_the_noise():
+    noise = dpi.Laplace(scale=0.5)
+    counts, exog = poisson(400, noise)
+    fit = dpi.noisy_glm(counts, exog, family="poisson", noise={"x1": noise}, uncertainty="noise")
+    _, change = by_hand(counts, exog, noise.variance, fit.params)
+    inverse = np.linalg.inv(-change.sum(axis=0))
+    ends = np.asarray(fit.conf_int(0.1))
+    for k, pull in enumerate(inverse):
+
+        def alone(h, pull=pull, own=0.0):
+            meat = noise_by_hand(counts, exog, noise.variance, fit.params + h * own)
+            return meat @ pull
+
+        own = inverse @ alone(0.0) / (pull @ alone(0.0))
+        slopes = change @ own @ pull
+        square = np.square(slopes - slopes.mean()).sum() * 400 / 398
+        less, middle, more = (pull @ alone(h, own=own) for h in (-1e-4, 0.0, 1e-4))
+        for end in [*ends[k], 0.0]:
+            h = end - fit.params[k]
+            t = abs(h) / np.sqrt(middle + h * (more - less) / 2e-4 + h**2 * square)
+            if end:
+                assert t == pytest.approx(stats.t.isf(0.05, 398), rel=1e-4)
+            else:
+                assert fit.pvalues[k] == pytest.approx(2.0 * stats.t.sf(t, 398), rel=1e-2)
+
+
+def test_what_the_noise_does_not_move_is_known():
+    """Rows without noise, with coefficients of their own."""
+    rng, noise = np.random.default_rng(2), [dpi.Laplace(scale=0.5)] * 100 + [dpi.Exact()] * 100
+    x, other = rng.integers(-3, 4, 200) * 1.0, np.repeat([0.0, 1.0], 100)
+    counts = rng.poisson(np.exp(0.5 + 0.3 * x)) * 1.0
+    x[:100] += dpi.Laplace(scale=0.5).rvs(100, rng=rng)
+    data = {"counts": counts, "x": x, "first": 1.0 - other, "other": other}
+    terms = "counts ~ 0 + first + other + x:first + x:other"
+    fit = dpi.noisy_glm(terms, data, family="poisson", noise={"x": noise}, uncertainty="noise")
+    exact = dpi.noisy_glm(
+        counts[100:],
+        np.column_stack([np.ones(100), x[100:]]),
+        family="poisson",
+        noise={"x1": 0.0},
+    )
+    ends = np.asarray(fit.conf_int())
+    np.testing.assert_allclose(ends[[1, 3]], exact.params[:, None] * np.ones(2), atol=1e-6)
+    assert (ends[[0, 2], 1] - ends[[0, 2], 0] > 0.1).all()
+
+
+@pytest.mark.parametrize("family", ["poisson", "binomial"])
+def test_without_noise_nothing_is_in_doubt_for_the_noise_alone(family):
+    """Rounding alone once refused half of such tables."""
+    for seed in range(20):
+        counts, exog = poisson(60, dpi.Laplace(scale=0.5), seed)
+        own = {"family": family, "noise": {"x1": 0.0}, "uncertainty": "noise"}
+        fit = dpi.noisy_glm(np.minimum(counts, 1.0), exog, **own)
+        assert fit.bse.max() < 1e-6
+
+
 def test_linear_models_have_the_sets_of_least_squares():
     rng, noise = np.random.default_rng(1), dpi.Gaussian(sigma=3.0)
     z = rng.poisson(12.0, 2000) * 1.0
@@ -65,10 +135,12 @@ def test_linear_models_have_the_sets_of_least_squares():
     assert fit.conf_int().method == "corrected score, score sets"
 
 
-def test_they_come_to_the_usual_intervals_for_many_rows():
+@pytest.mark.parametrize("uncertainty", ["noise+sampling", "noise"])
+def test_they_come_to_the_usual_intervals_for_many_rows(uncertainty):
     noise = dpi.Laplace(scale=0.5)
     counts, exog = poisson(200_000, noise)
-    fit = dpi.noisy_glm(counts, exog, family="poisson", noise={"x1": noise})
+    own = {"family": "poisson", "uncertainty": uncertainty}
+    fit = dpi.noisy_glm(counts, exog, noise={"x1": noise}, **own)
     np.testing.assert_allclose(fit.conf_int(), fit.conf_int(method="wald"), atol=3e-4)
 
 
@@ -83,18 +155,15 @@ def test_where_the_rows_do_not_bound_a_coefficient_ends_are_infinite():
     assert "-inf" in str(fit.summary())
 
 
-def test_there_are_none_for_the_noise_alone_and_without_noise():
-    noise = dpi.Laplace(scale=0.5)
-    counts, exog = poisson(400, noise)
-    own = {"endog": counts, "exog": exog, "family": "poisson"}
-    alone = dpi.noisy_glm(noise={"x1": noise}, uncertainty="noise", **own)
-    none = dpi.noisy_glm(noise={"x1": 0.0}, **own)
-    for fit in (alone, none, none.naive):
+def test_there_are_none_without_noise():
+    counts, exog = poisson(400, dpi.Laplace(scale=0.5))
+    none = dpi.noisy_glm(counts, exog, family="poisson", noise={"x1": 0.0})
+    for fit in (none, none.naive):
         assert fit.conf_int().method == "corrected score, HC1"
         with pytest.raises(InvalidParameterError, match="method must be 'wald' here"):
             fit.conf_int(method="score")
     with pytest.raises(InvalidParameterError, match="method must be"):
-        alone.conf_int(method="normal")
+        none.conf_int(method="normal")
 
 
 @pytest.mark.slow
@@ -116,3 +185,26 @@ def test_they_cover_where_usual_intervals_do_not():
     assert len(covered) > 60
     assert np.mean(covered) > 0.9
     assert np.mean(wald) < np.mean(covered)
+
+
+@pytest.mark.slow
+def test_for_the_noise_alone_they_cover_where_usual_intervals_do_not():
+    # of 95 %; 98 % of slopes was measured with other seeds: below 84 % of 85 with chance 1e-8
+    noise, covered, wald = dpi.Gaussian(sigma=15.0), [], []
+    for seed in range(120):
+        rng = np.random.default_rng([29, seed])
+        z = np.round(rng.normal(0.0, 10.0, 100))
+        counts = rng.poisson(np.exp(0.5 + 0.03 * z)) * 1.0
+        exog = np.column_stack([np.ones(100), z + noise.rvs(100, rng=rng)])
+        own = {"family": "poisson", "uncertainty": "noise"}
+        truth = dpi.noisy_glm(counts, np.column_stack([np.ones(100), z]), noise={"x1": 0.0}, **own)
+        try:
+            fit = dpi.noisy_glm(counts, exog, noise={"x1": noise}, **own)
+        except (ConvergenceError, NotEstimableError):
+            continue
+        for found, method in ((covered, "score"), (wald, "wald")):
+            lower, upper = map(np.asarray, fit.conf_int(method=method))
+            found.append((lower <= truth.params) & (truth.params <= upper))
+    assert len(covered) > 60
+    assert (np.mean(covered, axis=0) > 0.84).all()
+    assert (np.mean(wald, axis=0) < np.mean(covered, axis=0)).all()
