@@ -50,7 +50,7 @@ def test_no_noise_in_the_number_is_a_known_number():
         (2, False),
         pytest.param(2, True, marks=pytest.mark.slow),
         pytest.param(12, False, marks=pytest.mark.slow),
-        pytest.param(12, True, marks=pytest.mark.slow),
+        pytest.param(12, True, marks=pytest.mark.study),
     ],
 )
 def test_coverage_never_falls_below_the_level(n, is_total):
