@@ -200,7 +200,7 @@ def test_an_index_that_selects_nothing_sensible_is_refused(index):
         law.take(index)
     if index is not None:
         with pytest.raises(Refused, match=r"^index must be"):
-            check_index(index, "index", (2,))
+            check_index(index, (2,))
 
 
 @pytest.mark.parametrize("epsilon", [5e-324, 1e308])

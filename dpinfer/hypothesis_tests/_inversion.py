@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpinfer._check import Alternative, FloatArray, check_rng
+from dpinfer._check import Alternative, FloatArray
 from dpinfer._numerics.acceptance import accepted, outermost
 from dpinfer.results.intervals import Intervals, Uncertainty
 from dpinfer.results.simulation import Simulation
@@ -172,13 +172,6 @@ class Search:
             self.start[held], np.minimum(at, limit[held]), np.maximum(at, limit[held])
         )
         return np.where(excess(estimate, held) >= 0.0, estimate, at)
-
-
-def twice(simulation: Simulation) -> tuple[Simulation, Simulation]:
-    """Return a simulation for a test, and one from the same seed for its intervals."""
-    rng = check_rng(simulation.rng)
-    again = replace(simulation, rng=deepcopy(rng), n_jobs=1, progress=False)
-    return replace(simulation, rng=rng), again
 
 
 def repeated(simulation: Simulation) -> Simulation:

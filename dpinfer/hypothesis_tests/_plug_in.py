@@ -31,7 +31,7 @@ from dpinfer.hypothesis_tests._answers import (
     in_the_limit,
     simulated,
 )
-from dpinfer.hypothesis_tests._inversion import MARGIN, SIMULATED, Effect, Search, repeated, twice
+from dpinfer.hypothesis_tests._inversion import MARGIN, SIMULATED, Effect, Search, repeated
 from dpinfer.hypothesis_tests._inversion import Found as FoundEnds
 from dpinfer.hypothesis_tests._one_count import DrawZ
 from dpinfer.mechanisms._noisy_count import NoisyBinomial, work_at_a_point
@@ -815,9 +815,7 @@ def run(
     back: Callable[[FloatArray], FloatArray] = proportion_of,
 ) -> HypothesisResult:
     """Test and report; the number of observations is the estimated one."""
-    again = simulation
-    if method == "monte-carlo":
-        simulation, again = twice(simulation)
+    simulation, again = simulation.twice(method)
     ends = SharesHeld(
         test=test, alternative=alternative, method=method, simulation=again, back=back
     )

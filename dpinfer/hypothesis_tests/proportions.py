@@ -23,7 +23,7 @@ from dpinfer.estimation.published import (
 )
 from dpinfer.estimation.two_sided import NoisyCounts
 from dpinfer.hypothesis_tests._answers import answer
-from dpinfer.hypothesis_tests._inversion import Affine, Effect, twice
+from dpinfer.hypothesis_tests._inversion import Affine, Effect
 from dpinfer.hypothesis_tests._one_count import (
     LARGEST_RATE,
     NULLS,
@@ -299,9 +299,7 @@ def _run(
     unit: Affine,
     null: FloatArray,
 ) -> HypothesisResult:
-    again = simulation
-    if method == "monte-carlo":
-        simulation, again = twice(simulation)
+    simulation, again = simulation.twice(method)
     found = NULLS[method](test, count, side, simulation)
     size = max(count.size, 1)
     nobs = None if trials is None else np.broadcast_to(trials, size)

@@ -31,7 +31,6 @@ from dpinfer.hypothesis_tests._inversion import (
     Rows,
     Search,
     repeated,
-    twice,
 )
 from dpinfer.hypothesis_tests._scores import NoisyScores
 from dpinfer.hypothesis_tests.models import check_total, draws_in_block, joint_errors
@@ -234,9 +233,7 @@ def counts_trend(
         )
     chosen = check_option(law.default_method if method is None else method, "method", _COUNTS)
     deviation = law.deviation(x.values)
-    again = simulation
-    if chosen == "monte-carlo":
-        simulation, again = twice(simulation)
+    simulation, again = simulation.twice(chosen)
     found = _COUNTS[chosen](law, deviation, alternative, simulation)
     held = SlopeOverCells(
         values=x.values,
@@ -430,9 +427,7 @@ def proportions_trend(
     x.need(independent=True, who="proportions_trend")
     trials = _for_each(x, nobs, "nobs", whole=True, ge=1, le=LARGEST_NOBS / len(x))
     model = TrendOfProportions.of(trials, places, x.marginal)
-    again = simulation
-    if method == "monte-carlo":
-        simulation, again = twice(simulation)
+    simulation, again = simulation.twice(method)
     found = PROPORTIONS[method](model, x.values, alternative, simulation)
     name, z = "Test of a trend of proportions", model.statistic(x.values)
     held = SlopeOverGroups(

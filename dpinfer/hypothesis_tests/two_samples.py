@@ -21,7 +21,6 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import LARGEST_NOBS, SMALLEST_VALUE, common_shape
 from dpinfer.estimation.unknown_trials import LARGEST_TRIALS, UnknownTrials
 from dpinfer.hypothesis_tests._answers import answer
-from dpinfer.hypothesis_tests._inversion import twice
 from dpinfer.hypothesis_tests._plug_in import NULLS as NOISY_TRIALS_NULLS
 from dpinfer.hypothesis_tests._plug_in import Method as NoisyTrialsMethod
 from dpinfer.hypothesis_tests._plug_in import RatioOf, run
@@ -234,9 +233,7 @@ def proportions_2indep(
         "plug-in": estimated,
         "monte-carlo": estimated,
     }
-    again = simulation
-    if method == "monte-carlo":
-        simulation, again = twice(simulation)
+    simulation, again = simulation.twice(method)
     effect = None
     if unknown:
         p_values, statistic = NULLS[method](test, alternative, simulation), test.statistic
@@ -506,9 +503,7 @@ def _of_relation(
     """Test the difference of the parameters of two counts."""
     rows = shape or (1,)
     counts = [np.broadcast_to(x.values.reshape(x.shape or (1,)), rows) for x in pair]
-    again = simulation
-    if method == "monte-carlo":
-        simulation, again = twice(simulation)
+    simulation, again = simulation.twice(method)
     related = RelatedRows(
         counts=(counts[0], counts[1]),
         nobs=(np.broadcast_to(nobs[0], rows), np.broadcast_to(nobs[1], rows)),

@@ -11,7 +11,8 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from time import perf_counter
@@ -325,6 +326,14 @@ class Simulation:
             n_jobs if alone or n_jobs is None else checked_jobs(n_jobs),
             None if precision is None else check_scalar(precision, "precision", gt=0, le=1),
         )
+
+    def twice(self, method: str) -> tuple[Simulation, Simulation]:
+        """Return a simulation for a test, and one from the same seed for its intervals."""
+        if method != "monte-carlo":  # draws nothing
+            return self, self
+        rng = check_rng(self.rng)
+        again = replace(self, rng=deepcopy(rng), n_jobs=1, progress=False)
+        return replace(self, rng=rng), again
 
     def draw_seed(self) -> np.random.SeedSequence:
         """Draw 256 bits of seed: what the generator does later does not matter."""
