@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpinfer.intervals import poisson_confint, proportion_confint
-from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Laplace, WeightedSum, as_noise
+from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, WeightedSum, as_noise
 
 COUNT = np.array([3.0, 9.0, 3.0, 9.0, 3.0])
 TOTAL = WeightedSum([1.0, 1.0], Laplace(scale=1.0))
@@ -89,3 +90,16 @@ def test_few_sigma_of_many_rows_of_discrete_gaussian_noise():
     few = proportion_confint(count[rows], nobs[rows], mechanism=DiscreteGaussian(sigma=sigma[rows]))
     np.testing.assert_allclose(many.lower[rows], few.lower, rtol=1e-11)
     np.testing.assert_allclose(many.upper[rows], few.upper, rtol=1e-11)
+
+
+@pytest.mark.parametrize("noise", [Laplace(scale=2.0), Geometric(scale=1.5)], ids=repr)
+def test_tails_of_few_and_of_many_counts_are_right_side_by_side(noise):
+    """Terms are added up where either outcome is as rare as 256, and integrated elsewhere."""
+    nobs = np.array([30, 511, 512, 513, 515, 4000, 10**5, 300])
+    count = np.array([9, 255, 256, 257, 258, 2100, 200, 290]) + (0.0 if noise.is_integer else 0.25)
+    found = proportion_confint(count, nobs, mechanism=noise)
+    for n, t, low, high in zip(nobs, count, found.lower, found.upper, strict=True):
+        j = np.arange(n + 1.0)
+        above = stats.binom.pmf(j, n, low) @ noise.sf(t - j - noise.is_integer)
+        below = stats.binom.pmf(j, n, high) @ noise.cdf(t - j)
+        np.testing.assert_allclose([above, below], 0.025, rtol=1e-10)
