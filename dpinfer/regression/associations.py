@@ -369,8 +369,9 @@ def association(
     and 3.57 (rc). In 200 simulated tables with the means of the last and geometric noise of scale
     3, 95 % intervals covered φ in 92 to 95 % and scores in 95 % (those by standard errors in 92 %);
     also 95 % with four times the counts and without noise, and 97 % with 0.4 of the counts (80 %),
-    where half of them leave all. In tables of uniform association they covered β in 92 %, and score tests
-    with the χ² law rejected it at 5 % in 3.7 % against any table, and in 7.7 % against ``"rc"``.
+    where half of them leave all. In tables of uniform association they covered β in 92 %, and score
+    tests with the χ² law rejected it at 5 % in 3.7 % against any table, and in 7.7 % against
+    ``"rc"``.
 
     References
     ----------
