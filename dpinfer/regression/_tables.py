@@ -14,6 +14,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms.independent import groups
 from dpinfer.mechanisms.law import ParametricLaw
 from dpinfer.regression._results import RegressionResult
+from dpinfer.regression._score_sets import ScoreSets
 from dpinfer.regression._selected_counts import Cells, Part
 from dpinfer.releases.values import NoisyValues
 from dpinfer.results.hypothesis import HypothesisResult
@@ -64,6 +65,11 @@ class TableModel(RegressionResult):
     def notes(self) -> tuple[str, ...]:
         """What the numbers rest on."""
 
+    @property
+    @abstractmethod
+    def _sets(self) -> tuple[ScoreSets, FloatArray] | None:
+        """Sets of coefficients, and their largest sizes, where they are not by standard errors."""
+
     @abstractmethod
     def _facts(self) -> tuple[str, list[tuple[str, object]]]:
         """Title and facts of the summary."""
@@ -80,7 +86,10 @@ class TableModel(RegressionResult):
 
     @property
     def _pvalues(self) -> FloatArray:
-        return self._wald_pvalues
+        if self._sets is None:
+            return self._wald_pvalues
+        ratio = self._sets[0].squared_ratio(-self._params)
+        return np.asarray(2.0 * special.ndtr(-np.sqrt(ratio)))
 
     @property
     def nobs(self) -> float:
@@ -99,16 +108,21 @@ class TableModel(RegressionResult):
     def conf_int(self, alpha: float = 0.05) -> Intervals:
         """Return :class:`~dpinfer.Intervals` of level 1 - ``alpha`` in (0, 1), estimate ± z·se.
 
-        Those of odds ratios are their exponentials.
+        Those of odds ratios are their exponentials. Scores that are estimated in products, of
+        :func:`association` with ``"rc"``, have sets that are wider, as its notes say.
         """
         level = check_alpha(alpha)
-        reach = -special.ndtri(level / 2.0) * self._std
+        z = -float(special.ndtri(level / 2.0))
+        lower, upper = self._params - z * self._std, self._params + z * self._std
+        if self._sets is not None:
+            (below, above), most = self._sets[0].ends(z), self._sets[1]
+            lower, upper = np.clip(self._params + np.stack([below, above]), -most, most)
         import pandas as pd
 
         return Intervals(
             estimate=self._params,
-            lower=self._params - reach,
-            upper=self._params + reach,
+            lower=lower,
+            upper=upper,
             alpha=level,
             method="asymptotic",
             uncertainty="noise+sampling",

@@ -156,6 +156,10 @@ class LoglinearFit(TableModel):
         return "Log-linear model of noisy counts", facts
 
     @property
+    def _sets(self) -> None:
+        return None
+
+    @property
     def _eta(self) -> FloatArray:
         return np.asarray(self.design.exog @ self.beta)
 

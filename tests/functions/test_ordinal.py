@@ -85,6 +85,33 @@ def test_numerator_and_its_variance_are_unbiased(statistic):
     assert found.lower < of_units((f + 20).astype(int), statistic) < found.upper
 
 
+@pytest.mark.parametrize("uncertainty", ["noise", "noise+sampling"])
+def test_at_the_ends_the_ratio_is_the_quantile_of_students_law(uncertainty):
+    """γ by pairs of cells, and degrees of freedom by differences of the variance."""
+    counts = np.array([[30, 15, 10], [15, 20, 12], [8, 14, 26]])
+    signs = [np.sign(np.subtract.outer(x, x)) for x in np.indices((3, 3)).reshape(2, -1)]
+    above, c = signs[0] * signs[1], counts.ravel() * 1.0
+    ratio = (c @ above @ c) / (c @ np.abs(above) @ c)
+    sampling = "sampling" in uncertainty
+
+    def spread(c):
+        return LAW.variance + c * sampling
+
+    def linear(c, r):
+        return np.square((above - r * np.abs(above)) @ c) @ spread(c)
+
+    steps = 1e-3 * np.eye(9)
+    slopes = np.array([linear(c + h, ratio) - linear(c - h, ratio) for h in steps]) / 2e-3
+    degrees = 2.0 * linear(c, ratio) ** 2 / (np.square(slopes) @ spread(c))
+    assert degrees < 100.0
+    own = {"mechanism": LAW, "uncertainty": uncertainty}
+    for r in ordinal_correlation_confint(counts, "gamma", alpha=0.1, **own):
+        form = above - r * np.abs(above)
+        variance = linear(c, r) - spread(c) @ np.square(form) @ spread(c) / 2.0
+        t = abs(c @ form @ c / 2.0) / np.sqrt(variance)
+        assert t == pytest.approx(stats.t.isf(0.05, degrees), rel=1e-6)
+
+
 def test_order_labels_and_scores():
     table = pd.DataFrame(COUNTS, list("ABCDEF"), ["well", "mild", "moderate", "impaired"])
     cells = pd.Series(COUNTS.ravel(), pd.MultiIndex.from_product(table.axes))

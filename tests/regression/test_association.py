@@ -222,6 +222,57 @@ def test_refusals_of_tests():
         association(empty, "uniform", mechanism=LAW)
 
 
+@pytest.mark.parametrize("law", [dpi.Exact(), LAW])
+def test_ends_of_scores_are_where_their_ratio_to_the_association_is_z(law):
+    fit = association(TABLE if isinstance(law, dpi.Exact) else NOISY, "rc", mechanism=law)
+    params, covariance = (np.asarray(x) for x in (fit.params, fit.cov_params()))
+    phi, variance = params[0], np.diagonal(covariance)
+    below, above = map(np.asarray, fit.conf_int(0.1))
+    z = stats.norm.isf(0.05)
+    np.testing.assert_allclose([phi - below[0], above[0] - phi], z * fit.bse.iloc[0], rtol=1e-9)
+    strength, most = phi**2 / variance[0] - 7.0, np.sqrt(1.0 - 1.0 / np.repeat([6, 4], [7, 4]))
+    for k in range(1, 11):
+        lost = 2.0 if k <= 6 else 4.0
+        jacobian = np.array([params[k], phi])  # of φu
+        for t, pvalue in [(below[k], 0.1), (above[k], 0.1), (0.0, fit.pvalues.iloc[k])]:
+            both = covariance[np.ix_([0, k], [0, k])]
+            both = both * [[phi**2 / strength / variance[0], 1.0], [1.0, 1.0]]
+            along = jacobian - [t, 0.0]
+            ratio = (phi * (params[k] - t)) ** 2 / (along @ both @ along)
+            ratio = ratio / (1.0 + lost / strength)
+            found = 2.0 * stats.norm.sf(np.sqrt(ratio))
+            if abs(t) < most[k] * (1.0 - 1e-12):
+                assert found == pytest.approx(pvalue, rel=1e-6)
+            else:
+                assert found > pvalue
+
+
+def test_a_weak_association_leaves_all_scores():
+    fit = association(np.round(COUNTS / 8), "rc", mechanism=LAW)
+    ends = np.asarray(fit.conf_int())[1:]
+    most = np.sqrt(1.0 - 1.0 / np.repeat([6, 4], [6, 4]))
+    np.testing.assert_allclose(ends, most[:, None] * [-1.0, 1.0], rtol=1e-12)
+    assert (fit.pvalues[1:] > 0.05).all()
+
+
+@pytest.mark.slow
+def test_intervals_of_scores_cover():
+    """Each score in more than 96 of 120 tables: of 95 %, 96 have a chance of 6e-9."""
+    rng = np.random.default_rng(21)
+    whole = association(COUNTS, "rc", mechanism=dpi.Exact())
+    mean = np.asarray(whole.fittedvalues).reshape(6, 4)
+    covered, wald = np.zeros(10), np.zeros(10)
+    for _ in range(120):
+        counts = rng.poisson(mean) + dpi.Geometric(scale=3.0).rvs((6, 4), rng=rng)
+        fit = association(counts, "rc", mechanism=dpi.Geometric(scale=3.0))
+        below, above = (np.asarray(x)[1:] for x in fit.conf_int())
+        truth = np.asarray(whole.params)[1:]
+        covered += (below <= truth) & (truth <= above)
+        wald += np.abs(np.asarray(fit.params)[1:] - truth) <= 1.96 * np.asarray(fit.bse)[1:]
+    assert (covered > 96).all()
+    assert wald.sum() < covered.sum()
+
+
 def test_a_weak_association_is_said():
     rows, columns = COUNTS.sum(axis=1), COUNTS.sum(axis=0)
     none = np.round(np.multiply.outer(rows, columns) / COUNTS.sum())
