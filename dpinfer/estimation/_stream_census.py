@@ -289,4 +289,4 @@ def _zeros(found: CensusMeasurements, own: NDArray[np.bool_]) -> Iterator[Struct
     for one in found.zeros:
         units = np.flatnonzero(own) if one.units is None else one.units[own[one.units]]
         if units.size:
-            yield StructuralZeros(one.levels, found.labels[units].tolist())
+            yield StructuralZeros(one.levels, found.labels[units])

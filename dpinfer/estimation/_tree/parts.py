@@ -378,7 +378,7 @@ class VectorPart:
         order = np.argsort(own, kind="stable")
         for same in np.split(order, np.flatnonzero(np.diff(own[order])) + 1):
             run = runs[int(own[same[0]])]
-            step = chunk_rows(max(run.size, _FEW_LEVELS) * cells)
+            step = chunk_rows(2 * max(run.size, _FEW_LEVELS) * cells)  # values and estimates
             for start in range(0, same.size, step):
                 some = same[start : start + step]
                 yield some, wanted[some], run

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray, one_line, show, show_some
@@ -350,9 +349,16 @@ def _batches(
             _refuse_long(path, batch)
             wanted = _wanted(batch, among, queries)
             if wanted is not None:
-                batch = batch.filter(wanted)
+                batch = _chosen(batch, np.flatnonzero(wanted))
             if batch.num_rows:
                 yield batch
+
+
+def _chosen(batch: pa.RecordBatch, rows: NDArray[np.intp]) -> pa.RecordBatch:
+    """Return some rows, which are not copied where they follow one another."""
+    if rows.size and rows[-1] - rows[0] == rows.size - 1:
+        return batch.slice(rows[0], rows.size)
+    return batch.take(rows)
 
 
 def _row_groups(footer: Any, among: CodeRange) -> list[int]:
@@ -504,7 +510,11 @@ class _Lists:
 
     def take(self, rows: NDArray[np.intp], size: int) -> NDArray[Any]:
         """Return the lists of some rows, all of one size, in a quarter of the time of Arrow."""
-        return np.asarray(sliding_window_view(self.flat, size)[self.ends[rows] - size])
+        step = self.flat.itemsize
+        every = np.ndarray(
+            (self.flat.size - size + 1, size), self.flat.dtype, self.flat, 0, (step, step)
+        )
+        return np.asarray(every[self.ends[rows] - size])
 
     def of(self, row: int) -> Any:
         """Return the list of a row."""
