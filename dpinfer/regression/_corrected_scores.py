@@ -506,20 +506,34 @@ def sandwich(slope: FloatArray, meat: FloatArray) -> FloatArray:
 class WithProducts(Equations, Protocol):
     """Estimating equations whose products of scores are corrected too."""
 
+    @property
+    def rows(self) -> Rows:
+        """The published rows."""
+
+    @property
+    def sources(self) -> list[Source]:
+        """The noises of the covariates."""
+
     def products(self, beta: FloatArray) -> FloatArray:
         """Sum of the products of the confidential scores, estimated without bias."""
 
 
 def noise_part(equations: WithProducts, beta: FloatArray) -> FloatArray:
-    """Estimate the covariance matrix of the sum of the scores that is due to the noise alone."""
-    scores, _ = equations.at(beta)
-    return np.asarray(scores.T @ scores - equations.products(beta))
+    """Estimate the covariance matrix of the sum of the scores that is due to the noise alone.
+
+    A difference of sums, which rounding may make larger or smaller, is made larger by as much.
+    """
+    rows, (scores, _) = equations.rows, equations.at(beta)
+    if not (equations.sources or rows.response_variance.any() or rows.exposure_variance.any()):
+        return np.zeros((len(beta), len(beta)))
+    rounding = np.diag(_ROUNDED * np.square(scores).sum(axis=0))
+    return np.asarray(scores.T @ scores - equations.products(beta) + rounding)
 
 
 def noise_meat(equations: WithProducts, root: Root) -> FloatArray:
     """Return it at a root, refusing one that is no covariance matrix."""
     meat = noise_part(equations, root.beta)
-    size = np.linalg.norm(root.scores, axis=0)
+    size = np.sqrt(np.abs(np.diagonal(meat)))
     size[size == 0] = 1.0
     if np.linalg.eigvalsh(meat / size / size[:, np.newaxis])[0] < -_ROUNDING:
         raise NotEstimableError(
@@ -529,6 +543,7 @@ def noise_meat(equations: WithProducts, root: Root) -> FloatArray:
     return meat
 
 
+_ROUNDED = 1e-13
 _ROUNDING = 1e-9
 
 
