@@ -428,7 +428,8 @@ def noisy_glm(
     Corrections of several noises are applied one after the other, to at most four. The scores are
     S = ∂G/∂β, and with J = Σ∂S/∂β the covariance is J⁻¹(ΣSSᵀ)J⁻ᵀ; with ``uncertainty="noise"`` it
     is J⁻¹(ΣSSᵀ - C)J⁻ᵀ, C the same correction of the products of the confidential scores, that of
-    r² and of squared exposures being to take off their variances.
+    r² and of squared exposures being to take off their variances; as rounding may hide noise that
+    is very small, 1e-13 of the squared scores are added, where there is any noise.
 
     Logistic regression under Gaussian noise, for which there is no corrected score, is by
     conditional scores: with Ω the covariance of the errors of x, Δ = x + rΩβ is sufficient for the
