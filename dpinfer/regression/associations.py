@@ -370,9 +370,9 @@ def association(
     3, 95 % intervals covered φ in 92 to 95 % and scores in 95 % (those by standard errors in 92 %);
     also 95 % with four times the counts and without noise, and 97 % with 0.4 of the counts (80 %),
     where half of them leave all. Under Laplace noise of scale 8 those of u covered in 95 % and of v
-    in 92 % of 97 tables (84 and 71 %), and a quarter left all. In tables of uniform association they covered β in 92 %, and score
-    tests with the χ² law rejected it at 5 % in 3.7 % against any table, and in 7.7 % against
-    ``"rc"``.
+    in 92 % of 97 tables (84 and 71 %), and a quarter left all. In tables of uniform association
+    they covered β in 92 %, and score tests with the χ² law rejected it at 5 % in 3.7 % against any
+    table, and in 7.7 % against ``"rc"``.
 
     References
     ----------
