@@ -32,6 +32,7 @@ from dpinfer.queries.hierarchy import Hierarchy, Places, Tree
 from dpinfer.releases.noises import Noises, Part, new_origin
 
 _BLOCK = 1 << 22  # Numbers of copies of tables, or of weights, that are worked on at a time
+_PLACES = 1 << 14  # of which variances are found at a time
 _MOST_WORK = 1 << 31  # weights that are found noise by noise, at most
 
 _ROUNDING = 1e-12
@@ -273,6 +274,13 @@ class MarginalsFit:
                 if own[at] > 0.0:
                     total += own[at] * parts[matrix.tobytes()]
         return [np.maximum(one, 0.0, out=one) for one in found]  # rounding, if all is exact
+
+    def all_cell_variances(self, wanted: Sequence[Names]) -> list[FloatArray]:
+        """Return those of several marginals at all places, found some places at a time."""
+        size = len(self.hierarchy.tree)
+        cuts = [np.arange(start, min(start + _PLACES, size)) for start in range(0, size, _PLACES)]
+        parts = [self.cell_variances(wanted, places) for places in cuts]
+        return [np.concatenate(found) for found in zip(*parts, strict=True)]
 
     def contrast(self, names: Names, place: int, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return estimates and variances of functions of a marginal, shape (k, r, ...); (k,)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod, sqrt
@@ -35,7 +35,6 @@ from dpinfer.mechanisms.weighted_sum import WeightedSum, counted_sum
 from dpinfer.queries.hierarchy import Places
 
 _TINY = 1e-300
-_PLACES = 1 << 14  # of which variances are held at a time
 _SAME = 12  # decimals to which weights of a coefficient in cells are the same
 _PATIENCE = 12.0  # by which the time is multiplied that exact laws of tables may take
 _MOST_SUMS = 200_000_000  # products of four weights that are summed for fourth cumulants, at most
@@ -77,7 +76,11 @@ class TableLaws:
     @property
     def bound_of_these(self) -> NoiseBound:
         """The same for the noises of the values that are here."""
-        return NoiseBound.of(self._noises(shared=True))
+        return self.bound_from(self.fit.all_cell_variances([read.names for read in self.fit.read]))
+
+    def bound_from(self, variances: Sequence[FloatArray]) -> NoiseBound:
+        """Return that from the variances of cells, (n, r), of all marginals that were read."""
+        return NoiseBound.of(self._noises(variances))
 
     @cached_property
     def bound_of_any(self) -> NoiseBound:
@@ -86,23 +89,18 @@ class TableLaws:
             bound = self.whole()
             ones = tuple(np.ones(share.shape) for share in bound.shares)
             return NoiseBound(bound.laws, ones, bound.known)
-        return NoiseBound.of(self._noises(shared=False))
+        return NoiseBound.of(self._noises(None))
 
-    def _noises(self, *, shared: bool) -> Iterator[tuple[NoiseLaw, int, FloatArray | None]]:
-        """Yield laws of values with the largest variance of an estimated value over its own."""
-        fit = self.fit
-        shares = [np.zeros(len(read.values)) for read in fit.read]
-        for start in range(0, len(fit.hierarchy.tree), _PLACES):
-            some = slice(start, start + _PLACES)
-            places = np.flatnonzero(np.any([one.precision[some] for one in fit.placed], axis=0))
-            places += start
-            found = fit.cell_variances([read.names for read in fit.read], places)
-            for one, share, variance in zip(fit.placed, shares, found, strict=True):
-                own = one.precision[places]
-                at = places[own > 0.0]
-                largest = (variance.max(axis=1) * own)[own > 0.0] if shared else 1.0
-                share[at if one.row is None else one.row[at]] = largest
-        for read, share in zip(fit.read, shares, strict=True):
+    def _noises(
+        self, variances: Sequence[FloatArray] | None
+    ) -> Iterator[tuple[NoiseLaw, int, FloatArray | None]]:
+        """Yield laws of values with the largest variance of an estimate over its own, or 1."""
+        for number, (one, read) in enumerate(zip(self.fit.placed, self.fit.read, strict=True)):
+            at, share = np.flatnonzero(one.precision), np.zeros(len(read.values))
+            largest: Any = 1.0
+            if variances is not None:
+                largest = variances[number][at].max(axis=1) * one.precision[at]
+            share[at if one.row is None else one.row[at]] = largest
             yield read.law, len(read.values), share
 
     @property

@@ -221,6 +221,8 @@ def _write(task: PartTask, fit: PartFit, part: LoadedPart, units: Places) -> Non
         if plan.refuse:
             estimate._refuse_unknown(names, units)
     places, tables = fit.places(units), fit.solution.tables
+    asked = list(dict.fromkeys([*(one.names for one in fit.read), *plan.wanted]))
+    variances = dict(zip(asked, fit.all_cell_variances(asked), strict=True))
     cells: list[FloatArray] = []
 
     def chunk(number: int, rows: slice) -> tuple[FloatArray, FloatArray]:
@@ -228,7 +230,7 @@ def _write(task: PartTask, fit: PartFit, part: LoadedPart, units: Places) -> Non
         if number == 0:
             cells[:] = [tables.at(some)]
         found = summed_to(schema.axes, schema.kept(names), schema.matrix(names), cells[0])
-        variance = fit.cell_variance(names, some)
+        variance = variances[names][some]
         unknown = np.isinf(variance)
         if unknown.any():
             found = found.copy()
@@ -236,7 +238,7 @@ def _write(task: PartTask, fit: PartFit, part: LoadedPart, units: Places) -> Non
         return schema.outward(found, names), variance
 
     widths = [(prod(schema.shape(names)), len(schema.matrix(names))) for names in plan.wanted]
-    bound = TableLaws(fit).bound_of_these
+    bound = TableLaws(fit).bound_from([variances[one.names] for one in fit.read])
     write_estimates(plan.folder.estimates(task.name), part.labels(units), widths, chunk, bound)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -301,7 +302,19 @@ def read_codes(path: Path, subtree: str, *, max_bytes: int | None = None) -> NDA
             _codes(path, batch.column("geocode").unique(), subtree)
             for batch in _batches(path, ("geocode",), EVERYTHING, None, max_bytes)
         ]
-    return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype="S1")
+    return different_codes(parts)
+
+
+def different_codes(parts: Sequence[NDArray[np.bytes_]]) -> NDArray[np.bytes_]:
+    """Return the codes of all parts, each once, sorted.
+
+    A part mostly has those of the one before, and all are mostly sorted: that is looked for first.
+    """
+    again = [False, *(np.array_equal(*pair) for pair in pairwise(parts))]
+    new = [part for part, same in zip(parts, again, strict=False) if not same]
+    found = np.concatenate([np.empty(0, dtype="S1"), *new])
+    found = found[np.append(True, found[1:] != found[:-1])[: found.size]]
+    return found if (found[1:] > found[:-1]).all() else np.unique(found)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from dpinfer.releases.census.columns import (
     MEASURED_COLUMNS,
     CodeRange,
     FileRows,
+    different_codes,
     read_codes,
     read_rows,
 )
@@ -565,7 +566,7 @@ def census_codes(
         read_codes(file, code, max_bytes=most)
         for code, file in layout.files_of(path, level, layout.MEASUREMENTS, wanted)
     ]
-    return np.char.decode(np.unique(np.concatenate(found)), "ascii") if found else np.array([], "U")
+    return np.char.decode(different_codes(found), "ascii")
 
 
 def check_prefix(prefix: object) -> CodeRange:
@@ -594,7 +595,7 @@ def _all_codes(level: str, rows: list[FileRows]) -> Codes:
     for one in rows:
         if not np.array_equal(one.codes, last):  # mostly the units of the query before
             last = one.codes
-            different.append(np.unique(last))
+            different.append(last)
             other = last[np.char.str_len(last) != len(first)]
             if len(other):
                 raise IncompatibleReleaseError(
@@ -602,7 +603,7 @@ def _all_codes(level: str, rows: list[FileRows]) -> Codes:
                     f"{rows[0].path} and {other[0].decode()!r} in query {show(one.name)} of "
                     f"{one.path}"
                 )
-    return np.unique(np.concatenate(different))
+    return different_codes(different)
 
 
 def _rows(
@@ -885,15 +886,15 @@ class Inventory:
                 for _, file in layout.files_of(root, level, kind, [subtree])
             ]
             parts = [codes for codes in parts if codes.size]
-            own = np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype="S1")
+            own = different_codes(parts)
             if not own.size:
                 raise IncompatibleReleaseError(
                     f"files of the level {level} must have units in the subtree {subtree}, as "
                     f"those of other levels have, got none in {root}"
                 )
-            above = np.unique(found[0].astype(own.dtype)) if found else own
+            above = different_codes([found[0].astype(own.dtype)]) if found else own
             above = above[~np.isin(above, own, assume_unique=True)]
-            found.insert(0, np.union1d(own, above))
+            found.insert(0, different_codes([own, above]))
             lacking.insert(0, above)
         return cls(subtree, levels, tuple(found), tuple(lacking))
 
