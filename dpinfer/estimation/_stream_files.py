@@ -18,7 +18,7 @@ from uuid import uuid4
 from zlib import crc32
 
 import numpy as np
-from numpy.lib.format import read_array, read_array_header_1_0, read_magic, write_array
+from numpy.lib.format import read_array_header_1_0, read_magic, write_array
 from numpy.typing import NDArray
 
 from dpinfer._check import (
@@ -284,13 +284,12 @@ def _load(path: Path) -> tuple[Any, dict[str, NDArray[Any]]]:
 
 def _next(file: BinaryIO, size: int) -> NDArray[Any]:
     """Read an array, for which no more memory is taken than the file of that size holds."""
-    start = file.tell()
     read_magic(file)
-    shape, _, dtype = read_array_header_1_0(file)
+    shape, by_columns, dtype = read_array_header_1_0(file)
     if prod(shape) * dtype.itemsize > size - file.tell():
         raise ValueError("an array in it is larger than the file")
-    file.seek(start)
-    return read_array(file, allow_pickle=False)
+    found = np.fromfile(file, dtype, prod(shape))
+    return found.reshape(shape, order="F" if by_columns else "C")
 
 
 def _checksum(array: Any) -> int:

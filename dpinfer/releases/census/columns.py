@@ -297,12 +297,12 @@ def read_rows(
 
 def read_codes(path: Path, subtree: str, *, max_bytes: int | None = None) -> NDArray[np.bytes_]:
     """Return the codes of the units in a file, each once, sorted."""
+    import pyarrow as pa
+
     with _reading(path):
-        parts = [
-            _codes(path, batch.column("geocode").unique(), subtree)
-            for batch in _batches(path, ("geocode",), EVERYTHING, None, max_bytes)
-        ]
-    return different_codes(parts)
+        batches = _batches(path, ("geocode",), EVERYTHING, None, max_bytes)
+        texts = [batch.column("geocode").unique().cast("string") for batch in batches]
+        return different_codes([_codes(path, pa.concat_arrays(texts), subtree)] if texts else [])
 
 
 def different_codes(parts: Sequence[NDArray[np.bytes_]]) -> NDArray[np.bytes_]:
