@@ -428,7 +428,7 @@ class NoisyValues(Presented, Indexed, Plotted):
                 f"{self.name} must be a number or one-dimensional, got shape {self.shape}"
             )
         values = self.values if self.shape else self.values.reshape(())
-        if max(map(np.ndim, settings), default=0) == 0:
+        if not any(setting.ndim for setting in settings):
             return values
         return np.asarray(np.broadcast_arrays(values, *settings)[0])
 

@@ -124,11 +124,11 @@ class HypothesisResult(Rows, Plotted):
             error = self.null_distribution.pvalue_error(np.asarray(self.statistic))
             object.__setattr__(self, "pvalue_error", error)
         for name in ("statistic", "pvalue_error", "pvalue", "mc_error"):
-            if np.shape(value := getattr(self, name)) not in ((), shape):
+            array = np.asarray(getattr(self, name), dtype=np.float64)
+            if array.shape not in ((), shape):
                 raise InvalidParameterError(
-                    f"{name} must have shape {shape}, one entry a test, got {np.shape(value)}"
+                    f"{name} must have shape {shape}, one entry a test, got {array.shape}"
                 )
-            array = np.asarray(value, dtype=np.float64)
             if name == "pvalue":
                 array = np.asarray(np.maximum(array, np.asarray(self.pvalue_error)))
                 array.flags.writeable = False
