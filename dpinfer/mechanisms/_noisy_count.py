@@ -243,7 +243,8 @@ class NoisyCount(ABC):
             if found is not None:
                 return found
         lower, upper = self._tail(points, _SIDES.reshape(2, *(1,) * (points.ndim - 1)))
-        return np.asarray(lower + upper)
+        both: FloatArray = lower + upper
+        return both
 
     def _outside_gaussian(
         self, noise: GaussianNoise, low: FloatArray, high: FloatArray
@@ -535,7 +536,8 @@ class NoisyBinomial(_OfFamily):
         return self.nobs
 
     def _ratio(self, k: FloatArray) -> FloatArray:
-        return np.asarray((self.nobs - k) / (k + 1.0) * (self.value / (1.0 - self.value)))
+        odds = np.asarray(self.value / (1.0 - self.value))
+        return np.asarray((self.nobs - k) / (k + 1.0) * odds)
 
     def _draw_counts(self, size: int, rng: np.random.Generator) -> FloatArray:
         return rng.binomial(int(self.nobs), float(self.value), size).astype(np.float64)

@@ -123,25 +123,23 @@ class HypothesisResult(Rows, Plotted):
         if self.pvalue_error is None:
             error = self.null_distribution.pvalue_error(np.asarray(self.statistic))
             object.__setattr__(self, "pvalue_error", error)
+        own = self.__dict__
         for name in ("statistic", "pvalue_error", "pvalue", "mc_error"):
-            array = np.asarray(getattr(self, name), dtype=np.float64)
+            array = np.asarray(own[name], dtype=np.float64)
             if array.shape not in ((), shape):
                 raise InvalidParameterError(
                     f"{name} must have shape {shape}, one entry a test, got {array.shape}"
                 )
             if name == "pvalue":
-                array = np.asarray(np.maximum(array, np.asarray(self.pvalue_error)))
-                array.flags.writeable = False
-            elif shape:
-                array = freeze(array)
-            # one number for all tests takes the room of one
-            held = attach_labels(np.broadcast_to(array, shape), self.labels) if shape else array[()]
-            object.__setattr__(self, name, held)
+                array = np.maximum(array, np.asarray(own["pvalue_error"]))
+            if shape:
+                # one number for all tests takes the room of one
+                array = np.broadcast_to(array if name == "pvalue" else freeze(array), shape)
+            own[name] = attach_labels(array, self.labels)
         if self.estimate is not None:
             found = np.asarray(self.estimate, dtype=np.float64)
             labels = self.labels if found.shape == shape else None
-            held = found[()] if found.shape == () else attach_labels(freeze(found), labels)
-            object.__setattr__(self, "estimate", held)
+            own["estimate"] = attach_labels(freeze(found) if found.shape else found, labels)
 
     def conf_int(self, alpha: float = 0.05) -> Intervals:
         """Return the values of the effect that the test does not reject at a level.

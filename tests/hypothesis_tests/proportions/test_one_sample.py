@@ -147,7 +147,6 @@ def test_tails_of_statistics_beyond_all_whole_numbers(noise, far):
     assert null.pvalue([far, -far]).tolist() == [0.0, 0.0]
 
 
-
 class TestWithoutNoise:
     @pytest.mark.parametrize("noise", [Exact(), Geometric(scale=1e-3)], ids=repr)
     @pytest.mark.parametrize(
