@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal, Self
 
 import numpy as np
@@ -289,7 +290,7 @@ class NoisyCount(ABC):
     @cached_property
     def is_one_law(self) -> bool:
         """Whether the parameters are scalars, so that one law serves all points."""
-        return not (self.noise.shape or any(x.ndim for x in self.parameters.values()))
+        return not (self.noise.shape or any(map(attrgetter("ndim"), self.parameters.values())))
 
     @cached_property
     def _allocation(self) -> tuple[FloatArray, FloatArray]:
@@ -417,7 +418,7 @@ class NoisyCount(ABC):
             pmf[start : start + _BLOCK] = self._pmf_at(k)
         return pmf
 
-    @property
+    @cached_property
     def _is_short(self) -> bool:
         """Whether the sum runs over all counts, with a table of their probabilities."""
         return self.is_one_law and bool(self._last <= _TABLE_UP_TO)
