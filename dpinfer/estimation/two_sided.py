@@ -134,7 +134,8 @@ class _Steps:
         away = np.flatnonzero(inner > 0.0)
         gap[away] = self._just_beyond(inner[away] - 1.0, away) < 0.0
         end = self._point(inner, here)
-        end[rows] = self._in_gap(inner[rows], inner[rows] + 1.0, rows)
+        if rows.size:
+            end[rows] = self._in_gap(inner[rows], inner[rows] + 1.0, rows)
         return end, gap
 
     def from_outside(self) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:

@@ -73,7 +73,7 @@ def answer(
     pvalue, null = found
     if effect is not None:
         details["effect"] = effect.name
-        details["estimate"] = np.reshape(effect.estimate, np.shape(statistic))
+        details["estimate"] = np.asarray(effect.estimate).reshape(np.shape(statistic))
         details["inversion"] = Inversion(
             effect=effect,
             pvalue=pvalue,

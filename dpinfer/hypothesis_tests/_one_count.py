@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal
+from functools import cached_property, partial
+from typing import Any, Literal
 
 import numpy as np
 
@@ -54,8 +54,8 @@ class OneCount:
     def of_trials(cls, nobs: FloatArray, value: FloatArray, noise: NoiseLaw) -> OneCount:
         """Return the test of proportions; rows that are all alike share a law."""
         n, p = collapse(nobs), collapse(value)
-        centre = np.asarray(n * p)
-        spread = np.sqrt(np.asarray(centre * (1.0 - p)))
+        centre = n * p
+        spread = np.sqrt(centre * (1.0 - p))
         return cls(NoisyBinomial(nobs=n, value=p, noise=noise), centre, spread)
 
     @classmethod
@@ -78,10 +78,11 @@ class OneCount:
 
     def further(self, count: FloatArray) -> FloatArray:
         """P(abs(T - E[T]) >= abs(count - E[T]))."""
+        count = count[()]
         mirrored, slack = (self.centre - count) + self.centre, self.slack(count)
         low, high = np.minimum(count, mirrored), np.maximum(count, mirrored)
         both = self.law.outside(low, high, slack)
-        return np.where(high - low <= 2.0 * slack, 1.0, np.minimum(both, 1.0))
+        return np.minimum(both + (high - low <= 2.0 * slack), 1.0)
 
     def null(self) -> ExactNull:
         """Return the exact law of the z statistic, whose tails are found when asked for."""
@@ -111,7 +112,7 @@ class OneCount:
 
     def slack(self, count: FloatArray) -> FloatArray:
         """Error of a computed count, where whole numbers can still be told apart."""
-        return np.minimum(_ROUNDING * (np.abs(count) + 2.0 * self.centre + 1.0), 0.25)
+        return np.minimum(_ROUNDING * (abs(count) + 2.0 * self.centre + 1.0), 0.25)
 
     def _beyond(self, tail: Callable[[FloatArray], FloatArray], z: FloatArray) -> FloatArray:
         """Tail of the count at the z statistic (no closure, so that results can be pickled)."""
@@ -252,11 +253,20 @@ class DrawZ:
 class OneEffect:
     """The means of noisy counts that a test does not reject, in units of what is tested."""
 
-    counts: NoisyCounts
+    count: FloatArray
+    nobs: FloatArray | None
+    noise: NoiseLaw
     unit: Affine
     alternative: Alternative
     method: Method
     simulation: Simulation
+
+    @cached_property
+    def counts(self) -> NoisyCounts:
+        """The published counts, in a row, with the trials of each."""
+        count = self.count.reshape(-1)
+        nobs = None if self.nobs is None else np.broadcast_to(self.nobs, count.size)
+        return NoisyCounts(count=count, nobs=nobs, noise=self.noise)
 
     def __call__(self, alpha: float) -> FoundEnds:
         notes: tuple[str, ...]
@@ -315,8 +325,11 @@ class OneEffect:
 
 
 def collapse(array: FloatArray) -> FloatArray:
-    """Return one number where all entries are the same: the rows then share a law."""
+    """Return one number where all entries are the same: the rows then share a law.
+
+    It is a scalar, with which sums are much quicker than with an array of no dimension.
+    """
     if not array.ndim:
-        return array
-    first = np.asarray(array.flat[0])
+        return array[()]
+    first: Any = array.flat[0]
     return first if (array == first).all() else array

@@ -63,7 +63,8 @@ class NoisyHypergeometric(NoisyCount):
     def _ratio(self, k: FloatArray) -> FloatArray:
         room = self.population - self.total - self.nobs + k + 1.0
         rises = (self.total - k) * (self.nobs - k)
-        return np.asarray(rises / ((k + 1.0) * np.maximum(room, 0.0)))
+        with np.errstate(divide="ignore"):  # infinite where X cannot be k
+            return np.asarray(rises / ((k + 1.0) * np.maximum(room, 0.0)))
 
     def _radius(self, centre: FloatArray, log_ratio: float) -> FloatArray:
         return binom_radius(centre, self.nobs, log_ratio)

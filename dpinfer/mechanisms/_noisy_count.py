@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal, Self
 
 import numpy as np
@@ -137,6 +138,9 @@ _BLOCK = 1 << 18
 _NOISES = 1 << 17
 """Noises drawn at a time: their memory is then used again."""
 
+_SIDES = np.array([-1.0, 1.0])
+"""Signs of the lower and of the upper tail."""
+
 _FAR = 1e300
 """Stands for infinity, in which there would be no difference between t and t - k."""
 
@@ -145,6 +149,9 @@ _TABLE_UP_TO = 2048
 
 _FILTER_FROM = 64
 """From this many points on, one recursion over the counts beats a sum for each point."""
+
+_LAST_WHOLE = 2.0**53
+"""Beyond it, neighbouring whole numbers are one float64."""
 
 _LARGEST_KERNEL = 1 << 14
 """So many masses of noise are quicker to add up than tails are to find."""
@@ -157,6 +164,10 @@ _LONGEST = 1 << 22
 
 _WORK_FOR_EACH = 1 << 17
 """Work that each of many points may take, some 10 ms: the terms of 2e8 trials."""
+
+
+def _finite(t: FloatArray) -> FloatArray:
+    return np.minimum(np.maximum(t, -_FAR), _FAR)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -215,28 +226,26 @@ class NoisyCount(ABC):
         Where the noise is whole-numbered, so is T, and a whole number within ``slack`` below a
         computed ``t`` counts as reached: rounding shall not lose an atom.
         """
-        points = self._reached(t, -slack, np.ceil)
-        return self._tail(points, np.ones(points.shape))
+        return self._tail(self._reached(t, -slack, np.ceil), _SIDES[1])
 
     def lower(self, t: FloatArray, slack: FloatArray | float = 0.0) -> FloatArray:
         """P(T <= t), with the same conventions."""
-        points = self._reached(t, slack, np.floor)
-        return self._tail(points, -np.ones(points.shape))
+        return self._tail(self._reached(t, slack, np.floor), _SIDES[0])
 
     def outside(
         self, low: FloatArray, high: FloatArray, slack: FloatArray | float = 0.0
     ) -> FloatArray:
         """P(T <= low) + P(T >= high), of one shape, with the same conventions."""
-        below, above = self._reached(low, slack, np.floor), self._reached(high, -slack, np.ceil)
-        short = self._is_short and 2 * below.size < _FILTER_FROM
-        if isinstance(self.noise, GaussianNoise) and not short:
-            found = self._outside_gaussian(self.noise, below, above)
+        ends = self._reached(low, slack, np.floor), self._reached(high, -slack, np.ceil)
+        points = np.array(ends)
+        short = self._is_short and points.size < _FILTER_FROM
+        if not short and isinstance(self.noise, GaussianNoise):
+            found = self._outside_gaussian(self.noise, *_finite(points))
             if found is not None:
                 return found
-        points, sign = np.empty((2, *below.shape)), np.ones((2, *below.shape))
-        points[0], points[1], sign[0] = below, above, -1.0
-        lower, upper = self._tail(points, sign)
-        return np.asarray(lower + upper)
+        lower, upper = self._tail(points, _SIDES.reshape(2, *(1,) * (points.ndim - 1)))
+        both: FloatArray = lower + upper
+        return both
 
     def _outside_gaussian(
         self, noise: GaussianNoise, low: FloatArray, high: FloatArray
@@ -253,8 +262,7 @@ class NoisyCount(ABC):
 
     def _reached(self, t: FloatArray, slack: FloatArray | float, whole: np.ufunc) -> FloatArray:
         """Return the points, or where the noise is whole the values that T takes."""
-        points = t if self._is_integer is False else np.where(self._is_integer, whole(t + slack), t)
-        return np.asarray(np.minimum(np.maximum(points, -_FAR), _FAR))
+        return t if self._is_integer is False else np.where(self._is_integer, whole(t + slack), t)
 
     def draw(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw independent values of T, of one law, in an order that is not random.
@@ -282,7 +290,7 @@ class NoisyCount(ABC):
     @cached_property
     def is_one_law(self) -> bool:
         """Whether the parameters are scalars, so that one law serves all points."""
-        return not (self.noise.shape or any(map(np.ndim, self.parameters.values())))
+        return not (self.noise.shape or any(map(attrgetter("ndim"), self.parameters.values())))
 
     @cached_property
     def _allocation(self) -> tuple[FloatArray, FloatArray]:
@@ -308,9 +316,11 @@ class NoisyCount(ABC):
         if self._is_short and t.size < _FILTER_FROM:
             k, pmf = self._table
             # by symmetry P(e >= x) = P(e <= -x), which counts the atom at x
-            distance = (k - t.reshape(-1, 1)) * sign.reshape(-1, 1)
-            tail = (self._noise_below(distance) @ pmf).reshape(t.shape)
-        elif not self.is_one_law:
+            distance = (k - t[..., np.newaxis]) * sign[..., np.newaxis]
+            tail = (self._noise_below(distance.reshape(-1, k.size)) @ pmf).reshape(t.shape)
+            return np.minimum(tail, 1.0)
+        t, sign = _finite(t), np.broadcast_to(sign, t.shape)
+        if not self.is_one_law:
             shapes = (x.shape for x in self.parameters.values())
             settings = np.broadcast_shapes(self.noise.shape, *shapes)
             shape = np.broadcast_shapes(t.shape, settings)
@@ -417,12 +427,12 @@ class NoisyCount(ABC):
     def _table(self) -> tuple[FloatArray, FloatArray]:
         """All counts and their probabilities: products of ratios, outwards from the mode."""
         k = np.arange(float(self._last) + 1.0)
-        pmf, mode = np.ones(k.size), int(self._mode)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = self._ratio(k[:-1])
-            np.cumprod(ratio[mode:], out=pmf[mode + 1 :])
-            np.cumprod(1.0 / ratio[:mode][::-1], out=pmf[:mode][::-1])
-        pmf /= pmf.sum()
+        pmf, mode = np.empty(k.size), int(self._mode)
+        pmf[mode] = 1.0
+        ratio = self._ratio(k[:-1])
+        np.multiply.accumulate(ratio[mode:], out=pmf[mode + 1 :])
+        np.multiply.accumulate(1.0 / ratio[:mode][::-1], out=pmf[:mode][::-1])
+        pmf /= np.add.reduce(pmf)
         return k, pmf
 
     def _noise_below(self, d: FloatArray) -> FloatArray:
@@ -432,7 +442,7 @@ class NoisyCount(ABC):
         low, high = d.min(), d.max()
         # from where on masses are below e^-40 of the first that is asked for
         start = -np.ceil(np.hypot(min(low, 0.0), 9.0 * float(self.noise.sigma)))
-        if high - start > _LARGEST_KERNEL:
+        if low < -_LAST_WHOLE or high - start > _LARGEST_KERNEL:
             return self.noise._cdf(d)
         below = np.cumsum(np.exp(self.noise._logpmf(np.arange(start, high + 1.0))))
         return np.asarray(below[(d - start).astype(np.intp)])
@@ -527,7 +537,8 @@ class NoisyBinomial(_OfFamily):
         return self.nobs
 
     def _ratio(self, k: FloatArray) -> FloatArray:
-        return np.asarray((self.nobs - k) / (k + 1.0) * (self.value / (1.0 - self.value)))
+        odds = np.asarray(self.value / (1.0 - self.value))
+        return np.asarray((self.nobs - k) / (k + 1.0) * odds)
 
     def _draw_counts(self, size: int, rng: np.random.Generator) -> FloatArray:
         return rng.binomial(int(self.nobs), float(self.value), size).astype(np.float64)

@@ -331,8 +331,8 @@ class ParametricLaw(Locked, NoiseLaw):
         """Shape of the parameters: ``()`` when there is one law for all cells."""
         held: tuple[int, ...] | None = self.__dict__.get("_shape")
         if held is None:
-            shapes = [np.shape(value) for value in self._parameters().values()]
-            held = shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+            shapes = {getattr(value, "shape", ()) for value in self._parameters().values()}
+            held = np.broadcast_shapes(*shapes) if len(shapes) != 1 else shapes.pop()
             object.__setattr__(self, "_shape", held)
         return held
 
@@ -383,6 +383,9 @@ class ParametricLaw(Locked, NoiseLaw):
     def _set(self, name: str, value: ArrayLike, **bounds: float) -> None:
         """Hold a parameter, a scale where no bounds are given."""
         allowed = bounds or (INTEGER_RANGE if self.is_integer else CONTINUOUS_RANGE)
+        if type(value) is float and not bounds and allowed["ge"] <= value <= allowed["le"]:
+            object.__setattr__(self, name, value)  # the same as below, for loops over laws
+            return
         self._store(name, check_parameter(value, name, nonempty=False, **allowed))  # a copy
 
     def _store(self, name: str, array: FloatArray) -> None:

@@ -639,7 +639,7 @@ class Laplace(_LawOfScale, ContinuousLaw):
         return np.asarray(-np.abs(x) / scale - np.log(2.0 * scale))
 
     def _sf(self, x: FloatArray) -> FloatArray:
-        upper = 0.5 * np.exp(np.abs(x) / -np.asarray(self.scale))
+        upper = 0.5 * np.exp(np.abs(x) / -self.scale)
         return np.asarray(np.where(x >= 0, upper, 1.0 - upper))
 
     def _logsf(self, x: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, final
 
 import numpy as np
@@ -428,7 +429,7 @@ class NoisyValues(Presented, Indexed, Plotted):
                 f"{self.name} must be a number or one-dimensional, got shape {self.shape}"
             )
         values = self.values if self.shape else self.values.reshape(())
-        if max(map(np.ndim, settings), default=0) == 0:
+        if not any(map(attrgetter("ndim"), settings)):
             return values
         return np.asarray(np.broadcast_arrays(values, *settings)[0])
 

@@ -120,28 +120,26 @@ class HypothesisResult(Rows, Plotted):
 
     def __post_init__(self) -> None:
         shape = np.shape(self.statistic) if self.labels is None else (len(self.labels),)
+        own = self.__dict__  # what is frozen is written where it is held
         if self.pvalue_error is None:
             error = self.null_distribution.pvalue_error(np.asarray(self.statistic))
-            object.__setattr__(self, "pvalue_error", error)
+            own["pvalue_error"] = error
         for name in ("statistic", "pvalue_error", "pvalue", "mc_error"):
-            if np.shape(value := getattr(self, name)) not in ((), shape):
+            array = np.asarray(own[name], dtype=np.float64)
+            if array.shape not in ((), shape):
                 raise InvalidParameterError(
-                    f"{name} must have shape {shape}, one entry a test, got {np.shape(value)}"
+                    f"{name} must have shape {shape}, one entry a test, got {array.shape}"
                 )
-            array = np.asarray(value, dtype=np.float64)
             if name == "pvalue":
-                array = np.asarray(np.maximum(array, np.asarray(self.pvalue_error)))
-                array.flags.writeable = False
-            elif shape:
-                array = freeze(array)
-            # one number for all tests takes the room of one
-            held = attach_labels(np.broadcast_to(array, shape), self.labels) if shape else array[()]
-            object.__setattr__(self, name, held)
+                array = np.maximum(array, np.asarray(own["pvalue_error"]))
+            if shape:
+                # one number for all tests takes the room of one
+                array = np.broadcast_to(array if name == "pvalue" else freeze(array), shape)
+            own[name] = attach_labels(array, self.labels) if shape else array[()]
         if self.estimate is not None:
             found = np.asarray(self.estimate, dtype=np.float64)
             labels = self.labels if found.shape == shape else None
-            held = found[()] if found.shape == () else attach_labels(freeze(found), labels)
-            object.__setattr__(self, "estimate", held)
+            own["estimate"] = attach_labels(freeze(found), labels) if found.shape else found[()]
 
     def conf_int(self, alpha: float = 0.05) -> Intervals:
         """Return the values of the effect that the test does not reject at a level.

@@ -36,6 +36,7 @@ from dpinfer import (
     proportions_ztest,
 )
 from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms import Rounded
 
 NOISES = [
     Exact(),
@@ -131,6 +132,14 @@ def test_inverted_interval_is_the_hull_by_enumeration(count):
     assert held.lower <= low <= held.lower + 3e-4
     assert held.upper - 3e-4 <= high <= held.upper
     assert held.notes == () or "gaps" in held.notes[0]
+
+
+def test_inverted_interval_that_rejects_nothing_has_no_end_to_look_for():
+    noise = Rounded(Laplace(scale=2.2))
+    low, high = accepted_hull(2, 4, noise, 0.05, np.linspace(1e-6, 1 - 1e-6, 401))
+    held = proportions_ztest(2, 4, 0.5, mechanism=noise).conf_int()
+    assert (low, high) == (1e-6, 1 - 1e-6)
+    assert (held.lower, held.upper) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=ids)

@@ -138,6 +138,15 @@ def test_the_null_distribution_gives_the_pvalue_back(noise, method, alternative)
     np.testing.assert_allclose(again, result.pvalue, rtol=1e-11)
 
 
+@pytest.mark.parametrize("noise", [NOISE, Geometric(scale=2.0), DiscreteGaussian(sigma=3.0)])
+@pytest.mark.parametrize("far", [1e80, 1e290, np.inf])
+def test_tails_of_statistics_beyond_all_whole_numbers(noise, far):
+    null = proportions_ztest(3, 100, 0.3, mechanism=noise).null_distribution
+    assert null.pvalue([far, -far], "larger").tolist() == [0.0, 1.0]
+    assert null.pvalue(far, "larger") == null.pvalue(-far, "smaller") == 0.0
+    assert null.pvalue([far, -far]).tolist() == [0.0, 0.0]
+
+
 class TestWithoutNoise:
     @pytest.mark.parametrize("noise", [Exact(), Geometric(scale=1e-3)], ids=repr)
     @pytest.mark.parametrize(
