@@ -26,12 +26,13 @@ take the laws of counts from here, and add up terms (``intervals/_count_tails.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from math import factorial
 from typing import NamedTuple, TypeGuard
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebval, chebvander
 from numpy.typing import NDArray
 
 from dpinfer._check import FloatArray
@@ -282,6 +283,10 @@ class Trials(NamedTuple):
         return self.n
 
     @property
+    def mean(self) -> FloatArray:
+        return self.n * self.p
+
+    @property
     def variance(self) -> FloatArray:
         return self.n * self.p * self.q
 
@@ -411,6 +416,10 @@ class Events(NamedTuple):
     def last(self) -> FloatArray:
         # the probabilities of what comes after are zero in floats
         return np.floor(self.rate) + poisson_radius(self.rate, LOG_SMALLEST)
+
+    @property
+    def mean(self) -> FloatArray:
+        return self.rate
 
     @property
     def variance(self) -> FloatArray:
@@ -578,11 +587,6 @@ _MANY = 225.0
 The first term left out is at most V·(12/(eV))⁶/12! once exp(-Vy²/2) has made it smaller.
 """
 
-_NARROWEST = 0.5
-"""From this σ on no more than two multiples of the period of X on a side matter."""
-
-_SMALLEST_TURN = 1e-17
-
 _FURTHEST = 3.0
 _LEAST = 1e-3
 """Both tails are found as the rest of the whole up to so many standard deviations, from here on."""
@@ -607,18 +611,24 @@ def gaussian_tail(
     nothing = np.where(sign > 0.0, t - counts.last, -t) > _HOPELESS * sigma
     if nothing.any():
         t, excess = np.where(nothing, t - excess, t), np.where(nothing, 0.0, excess)
-    tail = np.empty(t.size)
+    tail = _smooth_tail(counts, noise, sigma, excess, sign)
     with np.errstate(all="ignore"):
-        for start in range(0, t.size, _LINES):
-            rows = np.arange(start, min(start + _LINES, t.size))
+        beyond = _beyond_reach(counts, sigma, t, excess, sign)
+        left = np.flatnonzero(np.isnan(tail))
+        # rows of like laws together
+        left = left[np.argsort(counts[0][left])] if counts[0].ndim else left
+        for start in range(0, left.size, _LINES):
+            rows = left[start : start + _LINES]
             lines = Lines(counts.take(rows), sigma[rows], t[rows], excess[rows], sign[rows])
-            narrow = sigma[rows] < _NARROW
-            for chosen, method in ((narrow, Lines.by_terms), (~narrow, Lines.by_rule)):
-                if chosen.all():
-                    tail[rows] = method(lines, _taken(noise, rows))
-                elif chosen.any():
+            narrow, up = sigma[rows] < _NARROW, sign[rows] > 0.0
+            for chosen in (~narrow, narrow & up, narrow & ~up):
+                if chosen.any():
                     at = np.flatnonzero(chosen)
-                    tail[rows[at]] = method(lines.take(at), _taken(noise, rows[at]))
+                    some, law = lines.take(at), _taken(noise, rows[at])
+                    if narrow[at[0]]:
+                        tail[rows[at]] = some.by_terms(law, beyond[rows[at]])
+                    else:
+                        tail[rows[at]] = some.by_rule(law)
     tail = np.where(nothing, 0.0, tail)
     return np.where(other, 1.0 - tail, tail)
 
@@ -629,26 +639,21 @@ def gaussian_outside(
     """P(T <= low) + P(T >= high), as exact as :func:`gaussian_tail`; whole ends as there."""
     sigma = np.broadcast_to(np.asarray(noise.sigma, dtype=np.float64), low.shape)
     left, right = counts.excess(low), counts.excess(high)
-    outside = np.zeros(low.size)
+    lower, upper = (
+        _smooth_tail(counts, noise, sigma, np.where(side * excess >= 0.0, excess, np.nan), side)
+        for side, excess in ((-np.ones(low.size), left), (np.ones(low.size), right))
+    )
+    outside = lower + upper
     spread = np.sqrt(np.square(sigma) + counts.variance)
     near = (np.maximum(-left, right) <= _FURTHEST * spread) & (right >= left)
-    wide = sigma >= _NARROW
+    inner = np.flatnonzero(near & (sigma >= _NARROW) & np.isnan(outside))
     with np.errstate(all="ignore"):
-        inner = np.flatnonzero(near & wide)
         for start in range(0, inner.size, _LINES):
             rows = inner[start : start + _LINES]
             ends = left[rows], right[rows]
-            outside[rows] = 1.0 - _within(counts.take(rows), sigma[rows], *ends, noise.is_integer)
-        if not noise.is_integer:
-            waves = ~wide & (sigma >= _NARROWEST) & (counts.variance >= _MANY)
-            inner = np.flatnonzero(near & waves)
-            for start in range(0, inner.size, _LINES):
-                rows = inner[start : start + _LINES]
-                ends = left[rows], right[rows]
-                whole = np.round(0.5 * (low[rows] + high[rows]))
-                part = 0.5 * ((low[rows] - whole) + (high[rows] - whole))
-                outside[rows] = 1.0 - _between(counts.take(rows), sigma[rows], *ends, part)
-    rest = np.flatnonzero(~(outside >= _LEAST))
+            both = 1.0 - _within(counts.take(rows), sigma[rows], *ends, noise.is_integer)
+            outside[rows] = np.where(both >= _LEAST, both, np.nan)
+    rest = np.flatnonzero(np.isnan(outside))
     if rest.size:
         some, law, one = counts.take(rest), _taken(noise, rest), np.ones(rest.size)
         outside[rest] = gaussian_tail(some, law, low[rest], -one)
@@ -685,57 +690,6 @@ def _within(
         terms /= _sine(0.5 * y) if whole else 0.5 * y
         total[at] = terms.sum(axis=0)
     return np.asarray((width + 2.0 * total) / period)
-
-
-def _between(
-    law: Counts, sigma: FloatArray, left: FloatArray, right: FloatArray, part: FloatArray
-) -> FloatArray:
-    """P(left < T - E[T] < right) by the same rule, beside narrow noise, for a variance of X > 225.
-
-    With L whole, E[exp(iyX)] is the same at the nodes around each multiple 2πm of its period, and
-    negligible elsewhere. ``part`` is the middle of the range less a whole number.
-    """
-    variance = np.square(sigma)
-    centre, width = 0.5 * (left + right), right - left
-    radius = bernstein_radius(law.variance + variance, _WRAPPED)
-    period = np.ceil(radius + np.maximum(-left, right))
-    step = 2.0 * np.pi / period
-    # 1 - cos y >= .97·y²/2 up to y = .6, which is further than e^-36
-    count = np.ceil(np.sqrt(2.0 * (_DEPTH + 2.0) / (0.97 * law.variance)) / step)
-    most = int(np.sqrt(2.0 * (_DEPTH + 2.0)) / (2.0 * np.pi * _NARROWEST) + 0.1)
-    turns = [(m, np.exp(-2.0 * np.square(np.pi * m * sigma))) for m in range(1, most + 1)]
-    total = np.zeros(sigma.size)
-    for m, size in turns:
-        angles = 2.0 * np.pi * m * part, np.pi * m * width
-        total += size * np.cos(angles[0]) * np.sin(angles[1]) / (np.pi * m)
-    for at, number in _blocks(count):
-        y = (number + 1.0) * step[at]
-        log, angle = _Wave.at(y).transform(law.take(at))
-        log -= (0.5 * variance[at]) * np.square(y)
-        angle -= centre[at] * y
-        (cos_a, sin_a), (cos_b, sin_b) = _circle(angle), _circle((0.5 * width[at]) * y)
-        terms = cos_a * sin_b / (0.5 * y)
-        fall = np.exp((-2.0 * np.pi * variance[at]) * y)
-        for m, size in turns:
-            if not np.any(size[at] > _SMALLEST_TURN):
-                break
-            turn, wave = 2.0 * np.pi * m * part[at], np.pi * m * width[at]
-            for sign, factor in ((1.0, fall**m), (-1.0, fall**-m)):
-                factor *= size[at]
-                factor *= cos_a * np.cos(turn) + sin_a * (sign * np.sin(turn))
-                factor *= sin_b * np.cos(wave) + cos_b * (sign * np.sin(wave))
-                factor /= 0.5 * y + sign * np.pi * m
-                terms += factor
-        terms *= np.exp(log, out=log)
-        total[at] += terms.sum(axis=0)
-    return np.asarray((width + 2.0 * total) / period)
-
-
-def _circle(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Cosine and sine."""
-    half = np.tan(0.5 * x)
-    square = np.square(half)
-    return (1.0 - square) / (1.0 + square), 2.0 * half / (1.0 + square)
 
 
 def _sine(x: FloatArray) -> FloatArray:
@@ -796,34 +750,38 @@ class Lines(NamedTuple):
                 break
         return np.maximum(c, 1.0 / spread)
 
-    def by_terms(self, noise: GaussianNoise) -> FloatArray:
-        """Sum over the reach of the noise around t, and the tail of X beyond."""
-        up, reach, last = self.sign > 0, _REACH * self.sigma, self.counts.last
+    def by_terms(self, noise: GaussianNoise, beyond: FloatArray) -> FloatArray:
+        """Sum over the reach of the noise around t, and the tail of X beyond; of one sign.
+
+        ``beyond`` is the latter over the last P(X = k) that is summed.
+        """
+        counts, last, sign = self.counts, self.counts.last, float(self.sign[0])
+        middle, reach = np.rint(self.t), _reach(self.sigma)
         # the largest term is where P(X = k) falls by exp(-(t - k - 1/2)/σ²) from count to count,
         # and nowhere before t does it fall faster than at t
-        place = np.clip(np.floor(self.t), 0.0, np.maximum(last - 1.0, 0.0))
-        place = np.where(up, place, np.maximum(np.ceil(self.t) - 1.0, 0.0))
-        place = np.minimum(place, np.maximum(last - 1.0, 0.0))
-        fall = np.maximum(-self.sign * np.log(self.counts.ratio(place)), 0.0)
+        place = np.floor(self.t) if sign > 0.0 else np.maximum(np.ceil(self.t) - 1.0, 0.0)
+        place = np.clip(place, 0.0, np.maximum(last - 1.0, 0.0))
+        fall = np.maximum(-sign * np.log(counts.ratio(place)), 0.0)
         fall = np.where(np.isfinite(fall), fall, 0.0)
-        beyond = np.maximum(np.where(up, self.t - last, -self.t), 0.0)
-        back = reach + beyond + np.square(self.sigma) * fall + 1.5
-        low = np.maximum(np.ceil(self.t - np.where(up, back, reach)), 0.0)
-        high = np.minimum(np.floor(self.t + np.where(up, reach, back)), last)
-        far, table = np.ceil(_HOPELESS * float(self.sigma.max())), None
-        if noise.is_integer and not noise.shape and self.t.size > far:
-            table = noise._cdf(np.arange(-far, far + 1.0))
-        above, below = count_tails(self.counts, np.where(up, high, low - 1.0))
-        tail = np.where(up, above, below)
-        for at, step in _blocks(np.maximum(high - low + 1.0, 0.0)):
-            k = low[at] + step
-            distance = self.sign[at] * (k - self.t[at])
-            if table is None:
-                terms = _taken(noise, at)._cdf(distance)
-            else:
-                terms = table[(np.clip(distance, -far, far) + far).astype(np.intp)]
-            terms *= _masses(self.counts.take(at), k, high[at])
-            tail[at] += terms.sum(axis=0)
+        outside = np.maximum(self.t - last if sign > 0.0 else -self.t, 0.0)
+        back = np.ceil(reach + outside + np.square(self.sigma) * fall + 1.5)
+        fall[outside > 0.0] = np.inf
+        back = np.minimum(back, np.maximum(middle if sign > 0.0 else last - middle, 0.0))
+        end = middle + sign * reach
+        first, final = (middle - back, end) if sign > 0.0 else (end, middle + back)
+        anchor = np.clip(counts.mode, np.maximum(first, 0.0), np.minimum(final, last))
+        size = counts.peak(anchor) * np.exp(-counts.log_decline(counts.excess(anchor)))
+        tail = np.empty(self.t.size)
+        for rows in batches(back + reach + 1.0, _BLOCK):
+            before = back[rows].max()
+            steps = np.arange(-before, reach[rows].max() + 1.0)[:, np.newaxis]
+            place = (sign * (anchor - middle)[rows] + before).astype(np.intp)
+            masses = _masses(counts.take(rows), middle[rows] + sign * steps, sign, place)
+            part = sign * (self.t - middle)[rows]
+            weights = _reached(_taken(noise, rows), steps, part, reach[rows], fall[rows])
+            weights = np.broadcast_to(weights, masses.shape)
+            last_one = masses[(reach[rows] + before).astype(np.intp), np.arange(rows.size)]
+            tail[rows] = size[rows] * (np.einsum("ij,ij->j", masses, weights) + last_one * beyond[rows])
         return tail
 
 
@@ -943,15 +901,171 @@ def _nodes(
     return np.asarray(2.0 * terms.sum(axis=0) - terms[0])
 
 
-def _masses(counts: Counts, k: FloatArray, high: FloatArray) -> FloatArray:
-    """P(X = k) for consecutive whole numbers from the first row on, and 0 beyond ``high``."""
-    anchor = np.clip(counts.mode, k[0], high)
-    logs = np.zeros(k.shape)
-    np.cumsum(np.log(np.where(k[:-1] < high, counts.ratio(k[:-1]), 0.0)), axis=0, out=logs[1:])
-    place = (anchor - k[0]).astype(np.intp)[np.newaxis]
-    logs -= np.take_along_axis(logs, place, axis=0)
-    logs -= counts.log_decline(counts.excess(anchor))
-    return np.asarray(counts.peak(anchor) * np.exp(logs))
+def _reach(sigma: FloatArray) -> FloatArray:
+    return np.ceil(_REACH * sigma + 0.5)
+
+
+def _beyond(
+    law: Counts,
+    end: FloatArray,
+    excess: FloatArray,
+    sign: FloatArray,
+    value: Callable[[Fall, Rule], FloatArray],
+) -> FloatArray:
+    """P(X beyond an end)/P(X = end), above it (sign 1) or below, on that side of the mean."""
+    up = sign > 0.0
+    k, excess = np.where(up, end, end - 1.0), np.where(up, excess, excess - 1.0)
+    fall = law.above(k, excess).either(law.below(k, excess), up)
+    ratio, step = value(fall, _rule()), law.ratio(k)
+    inside = np.where(up, end < law.last, end > 0.0)
+    return np.where(inside, ratio * np.where(up, step, 1.0 / step), 0.0)
+
+
+def _masses(counts: Counts, k: FloatArray, sign: float, place: Rows) -> FloatArray:
+    """P(X = k) over that in one row, for whole numbers that go up (sign 1) or down."""
+    masses = np.ones(k.shape)
+    if sign > 0.0:
+        ratio, valid = counts.ratio(k[:-1]), k[0] >= 0.0
+    else:
+        ratio, valid = 1.0 / counts.ratio(k[1:]), k[0] <= counts.last
+    if not valid.all():
+        valid = k >= 0.0 if sign > 0.0 else k <= counts.last
+        ratio[~valid[:-1]] = 1.0
+    places = np.arange(place.size)
+    if float(place.max()) * np.log(max(float(ratio[0].max()), 1.0)) < _MOST_TILT:
+        np.multiply.accumulate(ratio, axis=0, out=masses[1:])
+        masses /= masses[place, places]
+    else:
+        masses[0] = 0.0
+        np.cumsum(np.log(np.maximum(ratio, 0.0)), axis=0, out=masses[1:])
+        masses -= masses[place, places]
+        np.exp(masses, out=masses)
+    if not valid.all():
+        masses *= valid
+    return masses
+
+
+def _reached(
+    noise: GaussianNoise, steps: FloatArray, part: FloatArray, reach: FloatArray, fall: FloatArray
+) -> FloatArray:
+    """P(e <= step - part), parts being 1/2 at most, for steps up to the reach."""
+    if not noise.shape and noise.is_integer:
+        return noise._cdf(steps)
+    if not noise.shape and float(noise.sigma) >= _SMOOTH and float(fall.max()) < _SMOOTH_FALL:
+        nodes, fit = _chebyshev(_PARTS)
+        table = noise._cdf(steps - 0.5 * nodes) @ fit.T
+        return np.asarray(table @ chebvander(2.0 * part, _PARTS - 1).T)
+    return np.where(steps <= reach, noise._cdf(steps - part), 0.0)
+
+
+# Rows that differ in their number of trials, or rate, and their t only.
+
+_WORTHWHILE = 1 << 12
+_DEGREES = 12, 22
+_SLICES = 2.0
+_DEEP = 2.0
+_DEEPEST = 8.0
+_CELLS = 4
+_PARTS = 25
+_SMOOTH = 0.4
+_SMOOTH_FALL = 3.0
+_UNRESOLVED = 1e-14
+CHECK = []
+
+Method = Callable[[Counts, FloatArray, FloatArray], FloatArray]
+
+
+@cache
+def _chebyshev(size: int) -> tuple[FloatArray, FloatArray]:
+    """Return Chebyshev's nodes, and what takes values there to coefficients."""
+    angle = np.pi * (np.arange(size) + 0.5) / size
+    fit = np.cos(np.outer(np.arange(size), angle)) * (2.0 / size)
+    fit[0] *= 0.5
+    return np.cos(angle), fit
+
+
+def _is_shared(counts: Counts, sigma: FloatArray) -> bool:
+    if sigma.size < _WORTHWHILE or not counts[0].ndim:
+        return False
+    return all(bool((x == x.flat[0]).all()) for x in (*counts[1:], sigma))
+
+
+def _by_surface(
+    counts: Counts, variance: float, z: FloatArray, sign: FloatArray, method: Method
+) -> FloatArray:
+    """Interpolate in n and in the distance from the mean over the spread; NaN where not.
+
+    For each half octave of n, and two units of the distance, Chebyshev's polynomials of two
+    variables, where there are more rows than nodes, and the last coefficients are rounding.
+    """
+    found = np.full(z.size, np.nan)
+    sizes, shared = counts[0], [x.flat[0] for x in counts[1:]]
+    place, depth = _SLICES * np.log2(sizes), z / _DEEP
+    low, step = np.floor(place), np.floor(depth)
+    suits = (z >= 0.0) & (z < _DEEPEST) & (low >= 0.0) & (low < 1e3)
+    key = np.where(suits, (low * _CELLS + step) * 2.0 + (sign > 0.0), -1.0).astype(np.int16)
+    order = np.argsort(key, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(key[order])) + 1, key.size)
+    (along, fit), (across, fit_across) = map(_chebyshev, _DEGREES)
+    for cell in np.split(order, ends[:-1]):
+        one = cell[0]
+        if cell.size < 1.3 * along.size * across.size or not suits[one]:
+            continue
+        grid = 2.0 ** ((low[one] + 0.5 * (1.0 + along)) / _SLICES)
+        law = type(counts)(np.repeat(grid, across.size), *shared)
+        distance = np.tile(_DEEP * (step[one] + 0.5 * (1.0 + across)), along.size)
+        distance *= np.sqrt(law.variance + variance)
+        values = method(law, distance, np.full(distance.size, sign[one]))
+        table = fit @ values.reshape(along.size, -1) @ fit_across.T
+        last = max(np.abs(table[-1]).max(), np.abs(table[:, -1]).max())
+        CHECK.append((sizes[one], step[one], np.abs(table[-1]).max()/np.abs(table).max(), np.abs(table[:,-1]).max()/np.abs(table).max()))
+        if not last < _UNRESOLVED * np.abs(table).max():
+            continue
+        for start in range(0, cell.size, _LINES):
+            rows = cell[start : start + _LINES]
+            u, w = 2.0 * (place[rows] - low[one]) - 1.0, 2.0 * (depth[rows] - step[one]) - 1.0
+            inner = table.T @ chebvander(u, along.size - 1).T
+            found[rows] = chebval(w, inner, tensor=False)
+    return found
+
+
+def _smooth_tail(
+    counts: Counts, noise: GaussianNoise, sigma: FloatArray, excess: FloatArray, sign: FloatArray
+) -> FloatArray:
+    if not _is_shared(counts, sigma) or sigma[0] < _NARROW:
+        return np.full(sigma.size, np.nan)
+    variance = float(sigma[0]) ** 2
+
+    def method(law: Counts, distance: FloatArray, sign: FloatArray) -> FloatArray:
+        away, own = sign * distance, np.full(distance.size, sigma[0])
+        found = Lines(law, own, law.mean + away, away, sign).by_rule(noise)
+        return found * np.exp(0.5 * np.square(distance) / (law.variance + variance))
+
+    with np.errstate(all="ignore"):
+        z = sign * excess / np.sqrt(counts.variance + variance)
+        return _by_surface(counts, variance, z, sign, method) * np.exp(-0.5 * np.square(z))
+
+
+def _beyond_reach(
+    counts: Counts, sigma: FloatArray, t: FloatArray, excess: FloatArray, sign: FloatArray
+) -> FloatArray:
+    """P(X beyond the reach of narrow noise around t)/P(X = the last within)."""
+
+    def method(law: Counts, distance: FloatArray, sign: FloatArray) -> FloatArray:
+        away = sign * distance
+        return _beyond(law, law.mean + away, away, sign, Fall._integral)
+
+    narrow = sigma < _NARROW
+    found = np.full(t.size, np.nan)
+    if narrow.all() and _is_shared(counts, sigma):
+        away = sign * (excess + (np.rint(t) - t)) + _reach(sigma)
+        found = _by_surface(counts, 0.0, away / np.sqrt(counts.variance), sign, method)
+    left = np.flatnonzero(np.isnan(found) & narrow)
+    for start in range(0, left.size, _LINES):
+        rows = left[start : start + _LINES]
+        law, end = counts.take(rows), np.rint(t[rows]) + sign[rows] * _reach(sigma[rows])
+        found[rows] = _beyond(law, end, law.excess(end), sign[rows], Fall.value)
+    return found
 
 
 def row_tails(
