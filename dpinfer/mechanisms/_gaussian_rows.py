@@ -454,7 +454,7 @@ _DEGREES = 12, 22
 _SLICES, _DEEP, _CELLS = 2.0, 2.0, 4
 
 _UNRESOLVED = 1e-14
-"""Where the last coefficients are larger than so much of the largest, nothing is interpolated.
+"""Where the last coefficients are larger than so much of the least value, none is interpolated.
 
 They fall by a factor of ten or more from one to the next, or are rounding.
 """
@@ -508,7 +508,7 @@ def _by_surface(
         values = method(law, distance, np.full(distance.size, sign[one]))
         table = fit @ values.reshape(along.size, -1) @ fit_across.T
         last = max(np.abs(table[-1]).max(), np.abs(table[:, -1]).max())
-        if not last < _UNRESOLVED * np.abs(table).max():
+        if not last < _UNRESOLVED * values.min():
             continue
         for start in range(0, cell.size, _LINES):
             rows = cell[start : start + _LINES]
