@@ -63,6 +63,11 @@ _MANY = 225.0
 The first term left out is at most V·(12/(eV))⁶/12! once exp(-Vy²/2) has made it smaller.
 """
 
+_NARROWEST = 0.5
+"""From this σ on no more than two multiples of the period of X on a side matter."""
+
+_SMALLEST_TURN = 1e-17
+
 _FURTHEST = 3.0
 _LEAST = 1e-3
 """Both tails are found as the rest of the whole up to so many standard deviations, from here on."""
@@ -120,13 +125,24 @@ def gaussian_outside(
     outside = lower + upper
     spread = np.sqrt(np.square(sigma) + counts.variance)
     near = (np.maximum(-left, right) <= _FURTHEST * spread) & (right >= left)
-    inner = np.flatnonzero(near & (sigma >= _NARROW) & np.isnan(outside))
+    near &= np.isnan(outside)
+    wide, many = sigma >= _NARROW, counts.variance >= _MANY
+    waves = ~wide & (sigma >= _NARROWEST) & many & (not noise.is_integer)
+    if _is_shared(counts, sigma):  # what is interpolated is quicker
+        waves[:] = False
     with np.errstate(all="ignore"):
-        for start in range(0, inner.size, _LINES):
-            rows = inner[start : start + _LINES]
-            ends = left[rows], right[rows]
-            both = 1.0 - _within(counts.take(rows), sigma[rows], *ends, noise.is_integer)
-            outside[rows] = np.where(both >= _LEAST, both, np.nan)
+        for chosen in (wide, waves):
+            inner = np.flatnonzero(near & chosen)
+            for start in range(0, inner.size, _LINES):
+                rows = inner[start : start + _LINES]
+                law, ends = (counts.take(rows), sigma[rows]), (left[rows], right[rows])
+                if chosen is wide:
+                    both = 1.0 - _within(*law, *ends, noise.is_integer)
+                else:
+                    whole = np.round(0.5 * (low[rows] + high[rows]))
+                    part = 0.5 * ((low[rows] - whole) + (high[rows] - whole))
+                    both = 1.0 - _between(*law, *ends, part)
+                outside[rows] = np.where(both >= _LEAST, both, np.nan)
     rest = np.flatnonzero(np.isnan(outside))
     if rest.size:
         some, law, one = counts.take(rest), _taken(noise, rest), np.ones(rest.size)
@@ -164,6 +180,57 @@ def _within(
         terms /= _sine(0.5 * y) if whole else 0.5 * y
         total[at] = terms.sum(axis=0)
     return np.asarray((width + 2.0 * total) / period)
+
+
+def _between(
+    law: Counts, sigma: FloatArray, left: FloatArray, right: FloatArray, part: FloatArray
+) -> FloatArray:
+    """P(left < T - E[T] < right) by the same rule, beside narrow noise, for a variance of X > 225.
+
+    With L whole, E[exp(iyX)] is the same at the nodes around each multiple 2πm of its period, and
+    negligible elsewhere. ``part`` is the middle of the range less a whole number.
+    """
+    variance = np.square(sigma)
+    centre, width = 0.5 * (left + right), right - left
+    radius = bernstein_radius(law.variance + variance, _WRAPPED)
+    period = np.ceil(radius + np.maximum(-left, right))
+    step = 2.0 * np.pi / period
+    # 1 - cos y >= .97·y²/2 up to y = .6, which is further than e^-36
+    count = np.ceil(np.sqrt(2.0 * (_DEPTH + 2.0) / (0.97 * law.variance)) / step)
+    most = int(np.sqrt(2.0 * (_DEPTH + 2.0)) / (2.0 * np.pi * _NARROWEST) + 0.1)
+    turns = [(m, np.exp(-2.0 * np.square(np.pi * m * sigma))) for m in range(1, most + 1)]
+    total = np.zeros(sigma.size)
+    for m, size in turns:
+        angles = 2.0 * np.pi * m * part, np.pi * m * width
+        total += size * np.cos(angles[0]) * np.sin(angles[1]) / (np.pi * m)
+    for at, number in _blocks(count):
+        y = (number + 1.0) * step[at]
+        log, angle = _Wave.at(y).transform(law.take(at))
+        log -= (0.5 * variance[at]) * np.square(y)
+        angle -= centre[at] * y
+        (cos_a, sin_a), (cos_b, sin_b) = _circle(angle), _circle((0.5 * width[at]) * y)
+        terms = cos_a * sin_b / (0.5 * y)
+        fall = np.exp((-2.0 * np.pi * variance[at]) * y)
+        for m, size in turns:
+            if not np.any(size[at] > _SMALLEST_TURN):
+                break
+            turn, wave = 2.0 * np.pi * m * part[at], np.pi * m * width[at]
+            for sign, factor in ((1.0, fall**m), (-1.0, fall**-m)):
+                factor *= size[at]
+                factor *= cos_a * np.cos(turn) + sin_a * (sign * np.sin(turn))
+                factor *= sin_b * np.cos(wave) + cos_b * (sign * np.sin(wave))
+                factor /= 0.5 * y + sign * np.pi * m
+                terms += factor
+        terms *= np.exp(log, out=log)
+        total[at] += terms.sum(axis=0)
+    return np.asarray((width + 2.0 * total) / period)
+
+
+def _circle(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Cosine and sine."""
+    half = np.tan(0.5 * x)
+    square = np.square(half)
+    return (1.0 - square) / (1.0 + square), 2.0 * half / (1.0 + square)
 
 
 def _sine(x: FloatArray) -> FloatArray:
