@@ -135,13 +135,13 @@ def gaussian_outside(
             inner = np.flatnonzero(near & chosen)
             for start in range(0, inner.size, _LINES):
                 rows = inner[start : start + _LINES]
-                law, ends = (counts.take(rows), sigma[rows]), (left[rows], right[rows])
+                own, ends = (counts.take(rows), sigma[rows]), (left[rows], right[rows])
                 if chosen is wide:
-                    both = 1.0 - _within(*law, *ends, noise.is_integer)
+                    both = 1.0 - _within(*own, *ends, noise.is_integer)
                 else:
                     whole = np.round(0.5 * (low[rows] + high[rows]))
                     part = 0.5 * ((low[rows] - whole) + (high[rows] - whole))
-                    both = 1.0 - _between(*law, *ends, part)
+                    both = 1.0 - _between(*own, *ends, part)
                 outside[rows] = np.where(both >= _LEAST, both, np.nan)
     rest = np.flatnonzero(np.isnan(outside))
     if rest.size:
