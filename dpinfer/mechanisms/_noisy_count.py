@@ -19,17 +19,19 @@ from dpinfer._numerics.counts import (
 )
 from dpinfer._numerics.lattice import alike, batches
 from dpinfer.errors import InvalidParameterError
+from dpinfer.mechanisms._gaussian_rows import GaussianNoise, gaussian_outside, gaussian_tail
 from dpinfer.mechanisms._row_tails import (
     Counts,
+    Edge,
     Events,
-    GaussianNoise,
     Trials,
-    gaussian_outside,
-    row_tails,
+    count_tails,
+    edge_tail,
+    has_edge,
 )
 from dpinfer.mechanisms.independent import IndependentNoise, groups, integer_cells
 from dpinfer.mechanisms.law import IntegerLaw, NoiseLaw, ParametricLaw
-from dpinfer.mechanisms.laws import DiscreteGaussian, Geometric, Laplace
+from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Geometric, Laplace
 
 # Tails of a count with Laplace or geometric noise at many points, by recursions.
 
@@ -67,6 +69,24 @@ def decaying_sums(x: FloatArray, rate: float) -> FloatArray:
         y[..., step:] += factor * y[..., :-step]
         step *= 2
     return y
+
+
+def row_tails(
+    counts: Counts, noise: NoiseLaw, t: FloatArray, sign: FloatArray
+) -> FloatArray | None:
+    """P(T >= t) (sign 1) or P(T <= t) (sign -1), t whole where the noise is; None for other noise.
+
+    The noise is of one kind, with one law or one for each row.
+    """
+    following = np.where(sign < 0.0, t + 1.0, t) if noise.is_integer else t
+    if isinstance(noise, Exact):
+        above, below = count_tails(counts, following - 1.0)
+        return np.where(sign > 0.0, above, below)
+    if has_edge(noise):
+        return edge_tail(counts, Edge.of(noise, following, mid=False), sign)
+    if isinstance(noise, GaussianNoise):
+        return gaussian_tail(counts, noise, t, sign)
+    return None
 
 
 # How much work the laws of noise are, in units of about 0.1 µs: the time of a closed form.

@@ -1,9 +1,8 @@
 """Tails of noisy counts T = X + e row by row, in a time that does not grow with the counts.
 
-Each row has its own X, binomial or Poisson, and its own symmetric noise e. There are two ways.
-
-*Noise with an edge* (Laplace, geometric, Tulap). With the edge of the noise (see :class:`Edge`)
-and a = exp(-rate),
+Each row has its own X, binomial or Poisson, and its own symmetric noise e. Noise has an edge here
+(Laplace, geometric, Tulap); for Gaussian noise see ``_gaussian_rows.py``. With the edge of the
+noise (see :class:`Edge`) and a = exp(-rate),
 
     P(T >= t) = near·A + C - far·B,       C = P(X > k),
     A = Σ_{j<=k} P(X = j)·a^(k-j),        B = Σ_{j>k} P(X = j)·a^(j-k-1).
@@ -11,24 +10,13 @@ and a = exp(-rate),
 A and B belong to laws of the same family, whose odds (or rate) are moved by 1/a and a. Each is the
 ratio of a tail to its first term, an integral that a Gauss rule has to 1e-13, times P(X = k).
 
-*Gaussian noise*, discrete or not. P(T >= t) is an integral of E[exp(zT)]·exp(-zt)/z over a vertical
-line through the saddle point c of the integrand, by the trapezoidal rule. With the step 2π/L the
-rule is, exactly, Σ_m exp(-mcL)·P(T >= t - mL): what is left out of that sum is bounded by tails of
-the tilted law of T beyond L, whose mean is t, by Bernstein's inequality; where t - L is below the
-mean, what is known of the terms is 1 less such a tail. Narrow noise is summed over its reach
-around t instead, and the tail of X beyond it is added: the terms are log-concave, and fall off on
-either side of the largest at least as fast as the noise does. Both tails at once, where they are
-not small, are 1 less what is between them: one sum on the imaginary line, without a saddle point.
-
 Ends of intervals search for parameters, with slopes, to any probability and for any noise: they
 take the laws of counts from here, and add up terms (``intervals/_count_tails.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
-from math import factorial
 from typing import NamedTuple, TypeGuard
 
 import numpy as np
@@ -37,7 +25,6 @@ from numpy.typing import NDArray
 from dpinfer._check import FloatArray
 from dpinfer._numerics.counts import (
     LOG_SMALLEST,
-    bernstein_radius,
     binom_pmf,
     binom_radius,
     deviance,
@@ -46,9 +33,8 @@ from dpinfer._numerics.counts import (
     poisson_radius,
     stirling_error,
 )
-from dpinfer._numerics.lattice import batches
 from dpinfer.mechanisms.law import NoiseLaw
-from dpinfer.mechanisms.laws import DiscreteGaussian, Exact, Gaussian, Geometric, Laplace
+from dpinfer.mechanisms.laws import Geometric, Laplace
 from dpinfer.mechanisms.tulap import Tulap
 
 Rows = NDArray[np.intp]
@@ -119,7 +105,7 @@ def gauss_rule(size: int, depth: float) -> Rule:
 
 
 @cache
-def _rule() -> Rule:
+def tail_rule() -> Rule:
     """Return the rule for tails to 1e-13."""
     return gauss_rule(28, 34.0)
 
@@ -282,6 +268,10 @@ class Trials(NamedTuple):
         return self.n
 
     @property
+    def mean(self) -> FloatArray:
+        return self.n * self.p
+
+    @property
     def variance(self) -> FloatArray:
         return self.n * self.p * self.q
 
@@ -413,6 +403,10 @@ class Events(NamedTuple):
         return np.floor(self.rate) + poisson_radius(self.rate, LOG_SMALLEST)
 
     @property
+    def mean(self) -> FloatArray:
+        return self.rate
+
+    @property
     def variance(self) -> FloatArray:
         return self.rate
 
@@ -487,9 +481,6 @@ _BLOCK = 1 << 15
 _ROWS = _BLOCK // 16
 """Rows with an edge at a time, for the same reason."""
 
-_LINES = _BLOCK // 8
-"""Rows with Gaussian noise at a time."""
-
 
 def count_tails(counts: Counts, k: FloatArray) -> tuple[FloatArray, FloatArray]:
     """P(X > k) and P(X <= k) for whole numbers k."""
@@ -541,432 +532,8 @@ def _sums(counts: Counts, k: FloatArray, rates: FloatArray) -> list[tuple[FloatA
     excess = excess[tiled] - gain
     # of both sums the smaller one is an integral, and the other the rest of the whole
     right = excess >= -0.5
-    ratio = law.above(k, excess).either(law.below(k, excess), right).value(_rule())
+    ratio = law.above(k, excess).either(law.below(k, excess), right).value(tail_rule())
     whole = np.exp(-rate * excess - counts.log_decline(gain))
     low = np.where(right, whole - following * ratio * np.exp(rate), here * ratio)
     high = np.where(right, following * ratio, (whole - here * ratio) * np.exp(-rate))
     return list(zip(low.reshape(shape), high.reshape(shape), strict=True))
-
-
-# Tails of counts with Gaussian noise, discrete or not.
-
-GaussianNoise = Gaussian | DiscreteGaussian
-
-_NARROW = 1.5
-"""Below this σ the sum over the reach of the noise is shorter than the integral."""
-
-_REACH = 9.3
-"""A normal variable is further off, in standard deviations, with probability 1e-20."""
-
-_DEPTH = 34.0
-"""Terms below e^-34 of the largest are left out."""
-
-_CONVERGED = 0.3
-"""Last step to the saddle point, in units of one over the standard deviation."""
-
-_STEPS = 60
-_MOST_TILT = 705.0
-
-_LOWEST = -800.0
-"""Logarithm of what is 0 in floats, whatever it is multiplied by."""
-
-_HOPELESS = 40.0
-
-_MANY = 225.0
-"""From this variance V of X on, eleven cumulants give its characteristic function to 1e-16.
-
-The first term left out is at most V·(12/(eV))⁶/12! once exp(-Vy²/2) has made it smaller.
-"""
-
-_NARROWEST = 0.5
-"""From this σ on no more than two multiples of the period of X on a side matter."""
-
-_SMALLEST_TURN = 1e-17
-
-_FURTHEST = 3.0
-_LEAST = 1e-3
-"""Both tails are found as the rest of the whole up to so many standard deviations, from here on."""
-
-_WRAPPED = 42.0
-"""What wraps around there is less than 2·e^-42 = 1e-18."""
-
-
-def gaussian_tail(
-    counts: Counts, noise: GaussianNoise, t: FloatArray, side: FloatArray
-) -> FloatArray:
-    """P(T >= t) (side 1) or P(T <= t) (side -1); t whole where the noise is."""
-    sigma = np.broadcast_to(np.asarray(noise.sigma, dtype=np.float64), t.shape)
-    excess = counts.excess(t)
-    # of the two tails the smaller one is computed
-    other = side * excess < 0.0
-    if other.any():
-        step = np.where(other, side, 0.0) * float(noise.is_integer)
-        t, excess = t - step, excess - step
-    sign = np.where(other, -side, side)
-    # so far beyond all counts the noise alone is 0 in floats
-    nothing = np.where(sign > 0.0, t - counts.last, -t) > _HOPELESS * sigma
-    if nothing.any():
-        t, excess = np.where(nothing, t - excess, t), np.where(nothing, 0.0, excess)
-    tail = np.empty(t.size)
-    with np.errstate(all="ignore"):
-        for start in range(0, t.size, _LINES):
-            rows = np.arange(start, min(start + _LINES, t.size))
-            lines = Lines(counts.take(rows), sigma[rows], t[rows], excess[rows], sign[rows])
-            narrow = sigma[rows] < _NARROW
-            for chosen, method in ((narrow, Lines.by_terms), (~narrow, Lines.by_rule)):
-                if chosen.all():
-                    tail[rows] = method(lines, _taken(noise, rows))
-                elif chosen.any():
-                    at = np.flatnonzero(chosen)
-                    tail[rows[at]] = method(lines.take(at), _taken(noise, rows[at]))
-    tail = np.where(nothing, 0.0, tail)
-    return np.where(other, 1.0 - tail, tail)
-
-
-def gaussian_outside(
-    counts: Counts, noise: GaussianNoise, low: FloatArray, high: FloatArray
-) -> FloatArray:
-    """P(T <= low) + P(T >= high), as exact as :func:`gaussian_tail`; whole ends as there."""
-    sigma = np.broadcast_to(np.asarray(noise.sigma, dtype=np.float64), low.shape)
-    left, right = counts.excess(low), counts.excess(high)
-    outside = np.zeros(low.size)
-    spread = np.sqrt(np.square(sigma) + counts.variance)
-    near = (np.maximum(-left, right) <= _FURTHEST * spread) & (right >= left)
-    wide = sigma >= _NARROW
-    with np.errstate(all="ignore"):
-        inner = np.flatnonzero(near & wide)
-        for start in range(0, inner.size, _LINES):
-            rows = inner[start : start + _LINES]
-            ends = left[rows], right[rows]
-            outside[rows] = 1.0 - _within(counts.take(rows), sigma[rows], *ends, noise.is_integer)
-        if not noise.is_integer:
-            waves = ~wide & (sigma >= _NARROWEST) & (counts.variance >= _MANY)
-            inner = np.flatnonzero(near & waves)
-            for start in range(0, inner.size, _LINES):
-                rows = inner[start : start + _LINES]
-                ends = left[rows], right[rows]
-                whole = np.round(0.5 * (low[rows] + high[rows]))
-                part = 0.5 * ((low[rows] - whole) + (high[rows] - whole))
-                outside[rows] = 1.0 - _between(counts.take(rows), sigma[rows], *ends, part)
-    rest = np.flatnonzero(~(outside >= _LEAST))
-    if rest.size:
-        some, law, one = counts.take(rest), _taken(noise, rest), np.ones(rest.size)
-        outside[rest] = gaussian_tail(some, law, low[rest], -one)
-        outside[rest] += gaussian_tail(some, law, high[rest], one)
-    return outside
-
-
-def _within(
-    law: Counts, sigma: FloatArray, left: FloatArray, right: FloatArray, whole: bool
-) -> FloatArray:
-    """P(left < T - E[T] < right), by the trapezoidal rule on the imaginary line.
-
-    With the step 2π/L the rule adds, exactly, the probabilities of the same range moved by all
-    multiples of L.
-    """
-    variance = np.square(sigma)
-    centre, width = 0.5 * (left + right), right - left - float(whole)
-    period = bernstein_radius(law.variance + variance, _WRAPPED) + np.maximum(-left, right)
-    step = 2.0 * np.pi / period
-    total = np.zeros(sigma.size)
-    count = np.ceil(_extent(law.variance, variance) / step)
-    for at, number in _blocks_of(law.variance, count):
-        y = (number + 1.0) * step[at]
-        wave = _Wave.at(y)
-        log, angle = wave.transform(law.take(at))
-        log -= (0.5 * variance[at]) * wave.square
-        angle -= centre[at] * y
-        terms = np.exp(log, out=log)
-        # the cosine is (1 - tan²)/(1 + tan²) of the half
-        angle *= 0.5
-        cosine = np.square(np.tan(angle, out=angle), out=angle)
-        terms *= (1.0 - cosine) / (1.0 + cosine)
-        terms *= _sine((0.5 * width[at]) * y)
-        terms /= _sine(0.5 * y) if whole else 0.5 * y
-        total[at] = terms.sum(axis=0)
-    return np.asarray((width + 2.0 * total) / period)
-
-
-def _between(
-    law: Counts, sigma: FloatArray, left: FloatArray, right: FloatArray, part: FloatArray
-) -> FloatArray:
-    """P(left < T - E[T] < right) by the same rule, beside narrow noise, for a variance of X > 225.
-
-    With L whole, E[exp(iyX)] is the same at the nodes around each multiple 2πm of its period, and
-    negligible elsewhere. ``part`` is the middle of the range less a whole number.
-    """
-    variance = np.square(sigma)
-    centre, width = 0.5 * (left + right), right - left
-    radius = bernstein_radius(law.variance + variance, _WRAPPED)
-    period = np.ceil(radius + np.maximum(-left, right))
-    step = 2.0 * np.pi / period
-    # 1 - cos y >= .97·y²/2 up to y = .6, which is further than e^-36
-    count = np.ceil(np.sqrt(2.0 * (_DEPTH + 2.0) / (0.97 * law.variance)) / step)
-    most = int(np.sqrt(2.0 * (_DEPTH + 2.0)) / (2.0 * np.pi * _NARROWEST) + 0.1)
-    turns = [(m, np.exp(-2.0 * np.square(np.pi * m * sigma))) for m in range(1, most + 1)]
-    total = np.zeros(sigma.size)
-    for m, size in turns:
-        angles = 2.0 * np.pi * m * part, np.pi * m * width
-        total += size * np.cos(angles[0]) * np.sin(angles[1]) / (np.pi * m)
-    for at, number in _blocks(count):
-        y = (number + 1.0) * step[at]
-        log, angle = _Wave.at(y).transform(law.take(at))
-        log -= (0.5 * variance[at]) * np.square(y)
-        angle -= centre[at] * y
-        (cos_a, sin_a), (cos_b, sin_b) = _circle(angle), _circle((0.5 * width[at]) * y)
-        terms = cos_a * sin_b / (0.5 * y)
-        fall = np.exp((-2.0 * np.pi * variance[at]) * y)
-        for m, size in turns:
-            if not np.any(size[at] > _SMALLEST_TURN):
-                break
-            turn, wave = 2.0 * np.pi * m * part[at], np.pi * m * width[at]
-            for sign, factor in ((1.0, fall**m), (-1.0, fall**-m)):
-                factor *= size[at]
-                factor *= cos_a * np.cos(turn) + sin_a * (sign * np.sin(turn))
-                factor *= sin_b * np.cos(wave) + cos_b * (sign * np.sin(wave))
-                factor /= 0.5 * y + sign * np.pi * m
-                terms += factor
-        terms *= np.exp(log, out=log)
-        total[at] += terms.sum(axis=0)
-    return np.asarray((width + 2.0 * total) / period)
-
-
-def _circle(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Cosine and sine."""
-    half = np.tan(0.5 * x)
-    square = np.square(half)
-    return (1.0 - square) / (1.0 + square), 2.0 * half / (1.0 + square)
-
-
-def _sine(x: FloatArray) -> FloatArray:
-    half = np.tan(0.5 * x)
-    return np.asarray(2.0 * half / (1.0 + np.square(half)))
-
-
-class Lines(NamedTuple):
-    """Tails beyond t, above it (sign 1) or below, at most 1/2 or so."""
-
-    counts: Counts
-    sigma: FloatArray
-    t: FloatArray
-    excess: FloatArray
-    sign: FloatArray
-
-    def take(self, rows: Rows) -> Lines:
-        return Lines(self.counts.take(rows), *(column[rows] for column in self[1:]))
-
-    def by_rule(self, noise: GaussianNoise) -> FloatArray:
-        """Trapezoidal rule on the vertical line through the saddle point."""
-        c, variance = self._saddle(), np.square(self.sigma)
-        law, gain = self.counts.moved(self.sign * np.minimum(c, _MOST_TILT))
-        off = self.sign * (gain - self.excess) + variance * c
-        height = c * (off - 0.5 * variance * c) - self.counts.log_decline(gain)
-        period = bernstein_radius(law.variance + variance, _DEPTH) + np.abs(off)
-        step = 2.0 * np.pi / period
-        total = np.zeros(c.size)
-        count = np.ceil(_extent(law.variance, variance) / step) + 1.0
-        for at, y in _blocks_of(law.variance, np.where(height > _LOWEST, count, 0.0)):
-            own = (self.sigma[at], self.sign[at], c[at], off[at])
-            total[at] = _nodes(law.take(at), *own, y * step[at], noise.is_integer)
-        known = np.where(np.abs(self.excess) < period, 1.0 / np.expm1(c * period), 0.0)
-        # E[exp(c(T - t))] is exp(height), which may be too small for a factor
-        return np.asarray(np.maximum(np.exp(height) * total / period - known, 0.0))
-
-    def _saddle(self) -> FloatArray:
-        """Where the mean of the tilted law is about t, and at least one over its spread."""
-        counts, sign, t = self.counts, self.sign, self.t
-        variance, distance = np.square(self.sigma), np.abs(self.excess)
-        spread = np.sqrt(variance + counts.variance)
-        # the largest count takes up what the noise does not, if there is a largest one
-        last = counts.last if isinstance(counts, Trials) else np.inf
-        low = np.maximum(np.where(sign > 0, t - last, -t), 0.0) / variance
-        # at most the tilt that X alone would need, or one that leaves less than σ² to its end
-        end = np.maximum(low + 1.0, counts.log_rest(sign) - 2.0 * np.log(self.sigma))
-        high = np.fmin(np.fmin(distance / variance, end), np.abs(counts.tilt(t)))
-        c = np.clip(distance / np.square(spread), low, high)
-        for _ in range(_STEPS):
-            law, gain = counts.moved(sign * np.minimum(c, _MOST_TILT))
-            curvature = law.variance + variance
-            gap = sign * gain + variance * c - distance
-            low, high = np.where(gap < 0.0, c, low), np.where(gap < 0.0, high, c)
-            new = c - gap / curvature
-            step = np.abs(new - c)
-            c = np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
-            if np.all((step * np.sqrt(curvature) < _CONVERGED) | (step < 1e-9 * c)):
-                break
-        return np.maximum(c, 1.0 / spread)
-
-    def by_terms(self, noise: GaussianNoise) -> FloatArray:
-        """Sum over the reach of the noise around t, and the tail of X beyond."""
-        up, reach, last = self.sign > 0, _REACH * self.sigma, self.counts.last
-        # the largest term is where P(X = k) falls by exp(-(t - k - 1/2)/σ²) from count to count,
-        # and nowhere before t does it fall faster than at t
-        place = np.clip(np.floor(self.t), 0.0, np.maximum(last - 1.0, 0.0))
-        place = np.where(up, place, np.maximum(np.ceil(self.t) - 1.0, 0.0))
-        place = np.minimum(place, np.maximum(last - 1.0, 0.0))
-        fall = np.maximum(-self.sign * np.log(self.counts.ratio(place)), 0.0)
-        fall = np.where(np.isfinite(fall), fall, 0.0)
-        beyond = np.maximum(np.where(up, self.t - last, -self.t), 0.0)
-        back = reach + beyond + np.square(self.sigma) * fall + 1.5
-        low = np.maximum(np.ceil(self.t - np.where(up, back, reach)), 0.0)
-        high = np.minimum(np.floor(self.t + np.where(up, reach, back)), last)
-        far, table = np.ceil(_HOPELESS * float(self.sigma.max())), None
-        if noise.is_integer and not noise.shape and self.t.size > far:
-            table = noise._cdf(np.arange(-far, far + 1.0))
-        above, below = count_tails(self.counts, np.where(up, high, low - 1.0))
-        tail = np.where(up, above, below)
-        for at, step in _blocks(np.maximum(high - low + 1.0, 0.0)):
-            k = low[at] + step
-            distance = self.sign[at] * (k - self.t[at])
-            if table is None:
-                terms = _taken(noise, at)._cdf(distance)
-            else:
-                terms = table[(np.clip(distance, -far, far) + far).astype(np.intp)]
-            terms *= _masses(self.counts.take(at), k, high[at])
-            tail[at] += terms.sum(axis=0)
-        return tail
-
-
-def _taken(noise: GaussianNoise, rows: Rows) -> GaussianNoise:
-    return noise._take(rows) if noise.shape else noise
-
-
-def _blocks(lengths: FloatArray) -> Iterator[tuple[Rows, FloatArray]]:
-    """Yield rows of like lengths with 0, 1, … up to the longest, a column; none of length 0."""
-    for rows in batches(lengths, _BLOCK):
-        yield rows, np.arange(lengths[rows[-1]])[:, np.newaxis]
-
-
-def _blocks_of(variance: FloatArray, lengths: FloatArray) -> Iterator[tuple[Rows, FloatArray]]:
-    """Yield the same, rows of which cumulants say enough apart from others."""
-    many = variance >= _MANY
-    for chosen in (many, ~many):
-        if chosen.any():
-            yield from _blocks(np.where(chosen, lengths, 0.0))
-
-
-def _extent(counts: FloatArray, noise: FloatArray) -> FloatArray:
-    """From where on the integrand is below e^-34 of its value at 0, by the variances."""
-    # the logarithm falls by noise·y²/2 + counts·(1 - cos y), and 1 - cos y >= y²/2 - y⁴/24
-    both = counts + noise
-    inside = 1.0 - counts / both * (2.0 * _DEPTH / 3.0) / both
-    root = both * (1.0 + np.sqrt(np.maximum(inside, 0.0)))
-    square = np.where(inside > 0.0, 4.0 / root, 2.0 / noise)
-    alone = np.sqrt(2.0 * _DEPTH / noise)
-    # from π to 2π the counts grow back, and the noise must suffice before they have
-    least = 0.5 * np.square(np.pi) * noise
-    least += counts * (1.0 - np.cos(np.clip(alone, np.pi, 2.0 * np.pi)))
-    return np.where(least < _DEPTH, alone, np.minimum(np.sqrt(_DEPTH * square), alone))
-
-
-class _Wave(NamedTuple):
-    """Nodes y on the imaginary line."""
-
-    y: FloatArray
-    square: FloatArray
-
-    @classmethod
-    def at(cls, y: FloatArray) -> _Wave:
-        return cls(y, np.square(y))
-
-    def transform(self, law: Counts) -> tuple[FloatArray, FloatArray]:
-        """Logarithm of the modulus and argument of E[exp(iy(X - E[X]))]."""
-        y, square = self
-        if float(law.variance.min()) < _MANY:
-            sine, half_square = _sines(y)
-            return law.log_modulus(half_square), law.phase(sine, half_square, y)
-        even, odd = law.cumulants()
-        log, angle = _alternating(even, square, 2), _alternating(odd, square, 3)
-        log *= square
-        angle *= square
-        angle *= y
-        return log, angle
-
-
-def _alternating(cumulants: tuple[FloatArray, ...], square: FloatArray, order: int) -> FloatArray:
-    """-κ/order! + square·κ'/(order + 2)! - …, in which κ and κ' are cumulants."""
-    parts = [
-        (1.0 if k % 2 else -1.0) / factorial(order + 2 * k) * x for k, x in enumerate(cumulants)
-    ]
-    total = parts[-1] * square
-    for part in parts[-2:0:-1]:
-        total += part
-        total *= square
-    total += parts[0]
-    return total
-
-
-def _sines(y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Sine of y, and the square of that of y/2."""
-    # NumPy's tangent is vectorised, its sine is not: the sine of 2a is 2·tan a/(1 + tan² a)
-    tangent = np.tan(0.5 * y)
-    half_square = np.square(tangent)
-    sine = 2.0 / (1.0 + half_square)
-    half_square *= 0.5 * sine
-    sine *= tangent
-    return sine, half_square
-
-
-def _nodes(
-    law: Counts,
-    sigma: FloatArray,
-    sign: FloatArray,
-    c: FloatArray,
-    off: FloatArray,
-    y: FloatArray,
-    whole: bool,
-) -> FloatArray:
-    """Sum of the integrand, over E[exp(c(T - t))], over nodes ±y of which the first is 0."""
-    wave = _Wave.at(y)
-    log, angle = wave.transform(law)
-    angle *= sign
-    angle += y * off
-    if whole:  # 1/(1 - exp(-c - iy))
-        imaginary, real = _sines(y)
-        fall = np.exp(-c)
-        real *= 2.0 * fall
-        real -= np.expm1(-c)
-        imaginary *= fall
-    else:
-        real, imaginary = c, y
-    # the real part of exp(log + i·angle)/(real + i·imaginary)
-    angle -= np.arctan2(imaginary, real)
-    angle += 0.5 * np.pi
-    angle *= 0.5
-    terms = np.tan(angle, out=angle)
-    terms *= 2.0 / (1.0 + np.square(terms))
-    log -= 0.5 * np.square(sigma) * wave.square
-    terms *= np.exp(log, out=log)
-    size = np.square(imaginary)
-    size += np.square(real)
-    terms /= np.sqrt(size, out=size)
-    return np.asarray(2.0 * terms.sum(axis=0) - terms[0])
-
-
-def _masses(counts: Counts, k: FloatArray, high: FloatArray) -> FloatArray:
-    """P(X = k) for consecutive whole numbers from the first row on, and 0 beyond ``high``."""
-    anchor = np.clip(counts.mode, k[0], high)
-    logs = np.zeros(k.shape)
-    np.cumsum(np.log(np.where(k[:-1] < high, counts.ratio(k[:-1]), 0.0)), axis=0, out=logs[1:])
-    place = (anchor - k[0]).astype(np.intp)[np.newaxis]
-    logs -= np.take_along_axis(logs, place, axis=0)
-    logs -= counts.log_decline(counts.excess(anchor))
-    return np.asarray(counts.peak(anchor) * np.exp(logs))
-
-
-def row_tails(
-    counts: Counts, noise: NoiseLaw, t: FloatArray, sign: FloatArray
-) -> FloatArray | None:
-    """P(T >= t) (sign 1) or P(T <= t) (sign -1), t whole where the noise is; None for other noise.
-
-    The noise is of one kind, with one law or one for each row.
-    """
-    following = np.where(sign < 0.0, t + 1.0, t) if noise.is_integer else t
-    if isinstance(noise, Exact):
-        above, below = count_tails(counts, following - 1.0)
-        return np.where(sign > 0.0, above, below)
-    if has_edge(noise):
-        return edge_tail(counts, Edge.of(noise, following, mid=False), sign)
-    if isinstance(noise, GaussianNoise):
-        return gaussian_tail(counts, noise, t, sign)
-    return None

@@ -284,6 +284,26 @@ def test_both_tails_against_the_sum_over_all_counts(counts, kind):
         np.testing.assert_allclose(found[i], expected, rtol=5e-13)
 
 
+@pytest.mark.parametrize("sigma", [0.7, 2.5])
+@pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian])
+@pytest.mark.parametrize("counts", ["binomial", "Poisson"])
+def test_many_rows_that_share_a_proportion_against_sums_over_all_counts(counts, kind, sigma):
+    """So many rows that tails are interpolated, beside tables of all probabilities."""
+    rng, rows, p = np.random.default_rng(9), 20_000, 0.2
+    n, noise = rng.integers(1, 1500, rows).astype(float), kind(sigma=sigma)
+    together = law(n, p, noise) if counts == "binomial" else poisson(n * p, noise)
+    spread = np.sqrt(n * p * (1 - p if counts == "binomial" else 1) + noise.variance)
+    away = spread * rng.uniform(0, 1, rows) * rng.choice([3.0, 9.0, 20.0], rows, p=[0.6, 0.3, 0.1])
+    low, high = n * p - away, n * p + away
+    if noise.is_integer:
+        low, high = np.floor(low), np.ceil(high)
+    found = np.stack([together.lower(low), together.upper(high), together.outside(low, high)])
+    for i in rng.choice(rows, 150, replace=False):
+        one = law(n[i], p, noise) if counts == "binomial" else poisson(n[i] * p, noise)
+        lower, upper = one.lower(low[i]), one.upper(high[i])
+        np.testing.assert_allclose(found[:, i], [lower, upper, lower + upper], rtol=5e-13)
+
+
 def test_rows_of_different_laws_are_those_laws():
     nobs, value = np.array([100.0, 50.0, 1000.0, 5.0]), np.array([0.255, 0.5, 0.01, 0.9])
     noises = [Laplace(scale=2.0), Geometric(scale=3.0), Gaussian(sigma=1.5), Exact()]

@@ -1,0 +1,625 @@
+"""Tails of counts with Gaussian noise, discrete or not, row by row.
+
+P(T >= t) is an integral of E[exp(zT)]·exp(-zt)/z over a vertical line through the saddle point c
+of the integrand, by the trapezoidal rule. With the step 2π/L the rule is, exactly,
+Σ_m exp(-mcL)·P(T >= t - mL): what is left out of that sum is bounded by tails of the tilted law of
+T beyond L, whose mean is t, by Bernstein's inequality; where t - L is below the mean, what is known
+of the terms is 1 less such a tail. Narrow noise is summed over its reach around t instead, and the
+tail of X beyond it is added: the terms are log-concave, and fall off on either side of the largest
+at least as fast as the noise does. Both tails at once, where they are not small, are 1 less what is
+between them: one sum on the imaginary line, without a saddle point.
+
+Of many rows that share all but n and t, tails beside wide noise, and those of X beyond the reach of
+narrow noise, are interpolated: the integrals that give them are analytic in n and t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from math import factorial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.polynomial.chebyshev import chebval, chebvander
+
+from dpinfer._check import FloatArray
+from dpinfer._numerics.counts import bernstein_radius
+from dpinfer._numerics.lattice import batches
+from dpinfer.mechanisms._row_tails import Counts, Fall, Rows, Rule, Trials, tail_rule
+from dpinfer.mechanisms.laws import DiscreteGaussian, Gaussian
+
+GaussianNoise = Gaussian | DiscreteGaussian
+
+_BLOCK = 1 << 15
+"""Terms held at a time, so that they stay in the cache."""
+
+_LINES = _BLOCK // 8
+"""Rows at a time, for the same reason."""
+
+_NARROW = 1.5
+"""Below this σ the sum over the reach of the noise is shorter than the integral."""
+
+_REACH = 9.3
+"""A normal variable is further off, in standard deviations, with probability 1e-20."""
+
+_DEPTH = 34.0
+"""Terms below e^-34 of the largest are left out."""
+
+_CONVERGED = 0.3
+"""Last step to the saddle point, in units of one over the standard deviation."""
+
+_STEPS = 60
+_MOST_TILT = 705.0
+
+_LOWEST = -800.0
+"""Logarithm of what is 0 in floats, whatever it is multiplied by."""
+
+_HOPELESS = 40.0
+
+_MANY = 225.0
+"""From this variance V of X on, eleven cumulants give its characteristic function to 1e-16.
+
+The first term left out is at most V·(12/(eV))⁶/12! once exp(-Vy²/2) has made it smaller.
+"""
+
+_NARROWEST = 0.5
+"""From this σ on no more than two multiples of the period of X on a side matter."""
+
+_SMALLEST_TURN = 1e-17
+
+_FURTHEST = 3.0
+_LEAST = 1e-3
+"""Both tails are found as the rest of the whole up to so many standard deviations, from here on."""
+
+_WRAPPED = 42.0
+"""What wraps around there is less than 2·e^-42 = 1e-18."""
+
+
+def gaussian_tail(
+    counts: Counts, noise: GaussianNoise, t: FloatArray, side: FloatArray
+) -> FloatArray:
+    """P(T >= t) (side 1) or P(T <= t) (side -1); t whole where the noise is."""
+    sigma = np.broadcast_to(np.asarray(noise.sigma, dtype=np.float64), t.shape)
+    excess = counts.excess(t)
+    # of the two tails the smaller one is computed
+    other = side * excess < 0.0
+    if other.any():
+        step = np.where(other, side, 0.0) * float(noise.is_integer)
+        t, excess = t - step, excess - step
+    sign = np.where(other, -side, side)
+    # so far beyond all counts the noise alone is 0 in floats
+    nothing = np.where(sign > 0.0, t - counts.last, -t) > _HOPELESS * sigma
+    if nothing.any():
+        t, excess = np.where(nothing, t - excess, t), np.where(nothing, 0.0, excess)
+    tail = _smooth_tail(counts, noise, sigma, excess, sign)
+    with np.errstate(all="ignore"):
+        beyond = _beyond_reach(counts, sigma, t, excess, sign)
+        left = np.flatnonzero(np.isnan(tail))
+        for start in range(0, left.size, _LINES):
+            rows = left[start : start + _LINES]
+            lines = Lines(counts.take(rows), sigma[rows], t[rows], excess[rows], sign[rows])
+            narrow, up = sigma[rows] < _NARROW, sign[rows] > 0.0
+            for chosen in (~narrow, narrow & up, narrow & ~up):
+                if chosen.any():
+                    at = np.flatnonzero(chosen)
+                    some, law = lines.take(at), _taken(noise, rows[at])
+                    if narrow[at[0]]:
+                        tail[rows[at]] = some.by_terms(law, beyond[rows[at]])
+                    else:
+                        tail[rows[at]] = some.by_rule(law)
+    tail = np.where(nothing, 0.0, tail)
+    return np.where(other, 1.0 - tail, tail)
+
+
+def gaussian_outside(
+    counts: Counts, noise: GaussianNoise, low: FloatArray, high: FloatArray
+) -> FloatArray:
+    """P(T <= low) + P(T >= high), as exact as :func:`gaussian_tail`; whole ends as there."""
+    sigma = np.broadcast_to(np.asarray(noise.sigma, dtype=np.float64), low.shape)
+    left, right = counts.excess(low), counts.excess(high)
+    lower, upper = (
+        _smooth_tail(counts, noise, sigma, np.where(side * excess >= 0.0, excess, np.nan), side)
+        for side, excess in ((-np.ones(low.size), left), (np.ones(low.size), right))
+    )
+    outside = lower + upper
+    spread = np.sqrt(np.square(sigma) + counts.variance)
+    near = (np.maximum(-left, right) <= _FURTHEST * spread) & (right >= left)
+    near &= np.isnan(outside)
+    wide, many = sigma >= _NARROW, counts.variance >= _MANY
+    waves = ~wide & (sigma >= _NARROWEST) & many & (not noise.is_integer)
+    if _is_shared(counts, sigma):  # what is interpolated is quicker
+        waves[:] = False
+    with np.errstate(all="ignore"):
+        for chosen in (wide, waves):
+            inner = np.flatnonzero(near & chosen)
+            for start in range(0, inner.size, _LINES):
+                rows = inner[start : start + _LINES]
+                own, ends = (counts.take(rows), sigma[rows]), (left[rows], right[rows])
+                if chosen is wide:
+                    both = 1.0 - _within(*own, *ends, noise.is_integer)
+                else:
+                    whole = np.round(0.5 * (low[rows] + high[rows]))
+                    part = 0.5 * ((low[rows] - whole) + (high[rows] - whole))
+                    both = 1.0 - _between(*own, *ends, part)
+                outside[rows] = np.where(both >= _LEAST, both, np.nan)
+    rest = np.flatnonzero(np.isnan(outside))
+    if rest.size:
+        some, law, one = counts.take(rest), _taken(noise, rest), np.ones(rest.size)
+        outside[rest] = gaussian_tail(some, law, low[rest], -one)
+        outside[rest] += gaussian_tail(some, law, high[rest], one)
+    return outside
+
+
+def _within(
+    law: Counts, sigma: FloatArray, left: FloatArray, right: FloatArray, whole: bool
+) -> FloatArray:
+    """P(left < T - E[T] < right), by the trapezoidal rule on the imaginary line.
+
+    With the step 2π/L the rule adds, exactly, the probabilities of the same range moved by all
+    multiples of L.
+    """
+    variance = np.square(sigma)
+    centre, width = 0.5 * (left + right), right - left - float(whole)
+    period = bernstein_radius(law.variance + variance, _WRAPPED) + np.maximum(-left, right)
+    step = 2.0 * np.pi / period
+    total = np.zeros(sigma.size)
+    count = np.ceil(_extent(law.variance, variance) / step)
+    for at, number in _blocks_of(law.variance, count):
+        y = (number + 1.0) * step[at]
+        wave = _Wave.at(y)
+        log, angle = wave.transform(law.take(at))
+        log -= (0.5 * variance[at]) * wave.square
+        angle -= centre[at] * y
+        terms = np.exp(log, out=log)
+        # the cosine is (1 - tan²)/(1 + tan²) of the half
+        angle *= 0.5
+        cosine = np.square(np.tan(angle, out=angle), out=angle)
+        terms *= (1.0 - cosine) / (1.0 + cosine)
+        terms *= _sine((0.5 * width[at]) * y)
+        terms /= _sine(0.5 * y) if whole else 0.5 * y
+        total[at] = terms.sum(axis=0)
+    return np.asarray((width + 2.0 * total) / period)
+
+
+def _between(
+    law: Counts, sigma: FloatArray, left: FloatArray, right: FloatArray, part: FloatArray
+) -> FloatArray:
+    """P(left < T - E[T] < right) by the same rule, beside narrow noise, for a variance of X > 225.
+
+    With L whole, E[exp(iyX)] is the same at the nodes around each multiple 2πm of its period, and
+    negligible elsewhere. ``part`` is the middle of the range less a whole number.
+    """
+    variance = np.square(sigma)
+    centre, width = 0.5 * (left + right), right - left
+    radius = bernstein_radius(law.variance + variance, _WRAPPED)
+    period = np.ceil(radius + np.maximum(-left, right))
+    step = 2.0 * np.pi / period
+    # 1 - cos y >= .97·y²/2 up to y = .6, which is further than e^-36
+    count = np.ceil(np.sqrt(2.0 * (_DEPTH + 2.0) / (0.97 * law.variance)) / step)
+    most = int(np.sqrt(2.0 * (_DEPTH + 2.0)) / (2.0 * np.pi * _NARROWEST) + 0.1)
+    turns = [(m, np.exp(-2.0 * np.square(np.pi * m * sigma))) for m in range(1, most + 1)]
+    total = np.zeros(sigma.size)
+    for m, size in turns:
+        angles = 2.0 * np.pi * m * part, np.pi * m * width
+        total += size * np.cos(angles[0]) * np.sin(angles[1]) / (np.pi * m)
+    for at, number in _blocks(count):
+        y = (number + 1.0) * step[at]
+        log, angle = _Wave.at(y).transform(law.take(at))
+        log -= (0.5 * variance[at]) * np.square(y)
+        angle -= centre[at] * y
+        (cos_a, sin_a), (cos_b, sin_b) = _circle(angle), _circle((0.5 * width[at]) * y)
+        terms = cos_a * sin_b / (0.5 * y)
+        fall = np.exp((-2.0 * np.pi * variance[at]) * y)
+        for m, size in turns:
+            if not np.any(size[at] > _SMALLEST_TURN):
+                break
+            turn, wave = 2.0 * np.pi * m * part[at], np.pi * m * width[at]
+            for sign, factor in ((1.0, fall**m), (-1.0, fall**-m)):
+                factor *= size[at]
+                factor *= cos_a * np.cos(turn) + sin_a * (sign * np.sin(turn))
+                factor *= sin_b * np.cos(wave) + cos_b * (sign * np.sin(wave))
+                factor /= 0.5 * y + sign * np.pi * m
+                terms += factor
+        terms *= np.exp(log, out=log)
+        total[at] += terms.sum(axis=0)
+    return np.asarray((width + 2.0 * total) / period)
+
+
+def _circle(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Cosine and sine."""
+    half = np.tan(0.5 * x)
+    square = np.square(half)
+    return (1.0 - square) / (1.0 + square), 2.0 * half / (1.0 + square)
+
+
+def _sine(x: FloatArray) -> FloatArray:
+    half = np.tan(0.5 * x)
+    return np.asarray(2.0 * half / (1.0 + np.square(half)))
+
+
+class Lines(NamedTuple):
+    """Tails beyond t, above it (sign 1) or below, at most 1/2 or so."""
+
+    counts: Counts
+    sigma: FloatArray
+    t: FloatArray
+    excess: FloatArray
+    sign: FloatArray
+
+    def take(self, rows: Rows) -> Lines:
+        return Lines(self.counts.take(rows), *(column[rows] for column in self[1:]))
+
+    def by_rule(self, noise: GaussianNoise) -> FloatArray:
+        """Trapezoidal rule on the vertical line through the saddle point."""
+        c, variance = self._saddle(), np.square(self.sigma)
+        law, gain = self.counts.moved(self.sign * np.minimum(c, _MOST_TILT))
+        off = self.sign * (gain - self.excess) + variance * c
+        height = c * (off - 0.5 * variance * c) - self.counts.log_decline(gain)
+        period = bernstein_radius(law.variance + variance, _DEPTH) + np.abs(off)
+        step = 2.0 * np.pi / period
+        total = np.zeros(c.size)
+        count = np.ceil(_extent(law.variance, variance) / step) + 1.0
+        for at, y in _blocks_of(law.variance, np.where(height > _LOWEST, count, 0.0)):
+            own = (self.sigma[at], self.sign[at], c[at], off[at])
+            total[at] = _nodes(law.take(at), *own, y * step[at], noise.is_integer)
+        known = np.where(np.abs(self.excess) < period, 1.0 / np.expm1(c * period), 0.0)
+        # E[exp(c(T - t))] is exp(height), which may be too small for a factor
+        return np.asarray(np.maximum(np.exp(height) * total / period - known, 0.0))
+
+    def _saddle(self) -> FloatArray:
+        """Where the mean of the tilted law is about t, and at least one over its spread."""
+        counts, sign, t = self.counts, self.sign, self.t
+        variance, distance = np.square(self.sigma), np.abs(self.excess)
+        spread = np.sqrt(variance + counts.variance)
+        # the largest count takes up what the noise does not, if there is a largest one
+        last = counts.last if isinstance(counts, Trials) else np.inf
+        low = np.maximum(np.where(sign > 0, t - last, -t), 0.0) / variance
+        # at most the tilt that X alone would need, or one that leaves less than σ² to its end
+        end = np.maximum(low + 1.0, counts.log_rest(sign) - 2.0 * np.log(self.sigma))
+        high = np.fmin(np.fmin(distance / variance, end), np.abs(counts.tilt(t)))
+        c = np.clip(distance / np.square(spread), low, high)
+        for _ in range(_STEPS):
+            law, gain = counts.moved(sign * np.minimum(c, _MOST_TILT))
+            curvature = law.variance + variance
+            gap = sign * gain + variance * c - distance
+            low, high = np.where(gap < 0.0, c, low), np.where(gap < 0.0, high, c)
+            new = c - gap / curvature
+            step = np.abs(new - c)
+            c = np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+            if np.all((step * np.sqrt(curvature) < _CONVERGED) | (step < 1e-9 * c)):
+                break
+        return np.maximum(c, 1.0 / spread)
+
+    def by_terms(self, noise: GaussianNoise, beyond: FloatArray) -> FloatArray:
+        """Sum over the reach of the noise around t, and the tail of X beyond; of one sign.
+
+        ``beyond`` is the latter over the last P(X = k) that is summed.
+        """
+        counts, last, sign = self.counts, self.counts.last, float(self.sign[0])
+        middle, reach = np.rint(self.t), _reach(self.sigma)
+        # the largest term is where P(X = k) falls by exp(-(t - k - 1/2)/σ²) from count to count,
+        # and nowhere before t does it fall faster than at t
+        place = np.floor(self.t) if sign > 0.0 else np.maximum(np.ceil(self.t) - 1.0, 0.0)
+        place = np.clip(place, 0.0, np.maximum(last - 1.0, 0.0))
+        fall = np.maximum(-sign * np.log(counts.ratio(place)), 0.0)
+        fall = np.where(np.isfinite(fall), fall, 0.0)
+        outside = np.maximum(self.t - last if sign > 0.0 else -self.t, 0.0)
+        back = np.ceil(reach + outside + np.square(self.sigma) * fall + 1.5)
+        fall[outside > 0.0] = np.inf  # there is no count to fall to
+        back = np.minimum(back, np.maximum(middle if sign > 0.0 else last - middle, 0.0))
+        end = middle + sign * reach
+        first, final = (middle - back, end) if sign > 0.0 else (end, middle + back)
+        anchor = np.clip(counts.mode, np.maximum(first, 0.0), np.minimum(final, last))
+        size = counts.peak(anchor) * np.exp(-counts.log_decline(counts.excess(anchor)))
+        tail, at = np.empty(self.t.size), np.arange(self.t.size)
+        for rows in batches(back + reach + 1.0, _BLOCK):
+            before = back[rows].max()
+            steps = np.arange(-before, reach[rows].max() + 1.0)[:, np.newaxis]
+            place = (sign * (anchor - middle)[rows] + before).astype(np.intp)
+            masses = _masses(counts.take(rows), middle[rows] + sign * steps, sign, place)
+            part = sign * (self.t - middle)[rows]
+            weights = _reached(_taken(noise, rows), steps, part, reach[rows], fall[rows])
+            total = np.einsum("ij,ij->j", masses, np.broadcast_to(weights, masses.shape))
+            total += masses[(reach[rows] + before).astype(np.intp), at[: rows.size]] * beyond[rows]
+            tail[rows] = size[rows] * total
+        return tail
+
+
+def _taken(noise: GaussianNoise, rows: Rows) -> GaussianNoise:
+    return noise._take(rows) if noise.shape else noise
+
+
+def _blocks(lengths: FloatArray) -> Iterator[tuple[Rows, FloatArray]]:
+    """Yield rows of like lengths with 0, 1, … up to the longest, a column; none of length 0."""
+    for rows in batches(lengths, _BLOCK):
+        yield rows, np.arange(lengths[rows[-1]])[:, np.newaxis]
+
+
+def _blocks_of(variance: FloatArray, lengths: FloatArray) -> Iterator[tuple[Rows, FloatArray]]:
+    """Yield the same, rows of which cumulants say enough apart from others."""
+    many = variance >= _MANY
+    for chosen in (many, ~many):
+        if chosen.any():
+            yield from _blocks(np.where(chosen, lengths, 0.0))
+
+
+def _extent(counts: FloatArray, noise: FloatArray) -> FloatArray:
+    """From where on the integrand is below e^-34 of its value at 0, by the variances."""
+    # the logarithm falls by noise·y²/2 + counts·(1 - cos y), and 1 - cos y >= y²/2 - y⁴/24
+    both = counts + noise
+    inside = 1.0 - counts / both * (2.0 * _DEPTH / 3.0) / both
+    root = both * (1.0 + np.sqrt(np.maximum(inside, 0.0)))
+    square = np.where(inside > 0.0, 4.0 / root, 2.0 / noise)
+    alone = np.sqrt(2.0 * _DEPTH / noise)
+    # from π to 2π the counts grow back, and the noise must suffice before they have
+    least = 0.5 * np.square(np.pi) * noise
+    least += counts * (1.0 - np.cos(np.clip(alone, np.pi, 2.0 * np.pi)))
+    return np.where(least < _DEPTH, alone, np.minimum(np.sqrt(_DEPTH * square), alone))
+
+
+class _Wave(NamedTuple):
+    """Nodes y on the imaginary line."""
+
+    y: FloatArray
+    square: FloatArray
+
+    @classmethod
+    def at(cls, y: FloatArray) -> _Wave:
+        return cls(y, np.square(y))
+
+    def transform(self, law: Counts) -> tuple[FloatArray, FloatArray]:
+        """Logarithm of the modulus and argument of E[exp(iy(X - E[X]))]."""
+        y, square = self
+        if float(law.variance.min()) < _MANY:
+            sine, half_square = _sines(y)
+            return law.log_modulus(half_square), law.phase(sine, half_square, y)
+        even, odd = law.cumulants()
+        log, angle = _alternating(even, square, 2), _alternating(odd, square, 3)
+        log *= square
+        angle *= square
+        angle *= y
+        return log, angle
+
+
+def _alternating(cumulants: tuple[FloatArray, ...], square: FloatArray, order: int) -> FloatArray:
+    """-κ/order! + square·κ'/(order + 2)! - …, in which κ and κ' are cumulants."""
+    parts = [
+        (1.0 if k % 2 else -1.0) / factorial(order + 2 * k) * x for k, x in enumerate(cumulants)
+    ]
+    total = parts[-1] * square
+    for part in parts[-2:0:-1]:
+        total += part
+        total *= square
+    total += parts[0]
+    return total
+
+
+def _sines(y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Sine of y, and the square of that of y/2."""
+    # NumPy's tangent is vectorised, its sine is not: the sine of 2a is 2·tan a/(1 + tan² a)
+    tangent = np.tan(0.5 * y)
+    half_square = np.square(tangent)
+    sine = 2.0 / (1.0 + half_square)
+    half_square *= 0.5 * sine
+    sine *= tangent
+    return sine, half_square
+
+
+def _nodes(
+    law: Counts,
+    sigma: FloatArray,
+    sign: FloatArray,
+    c: FloatArray,
+    off: FloatArray,
+    y: FloatArray,
+    whole: bool,
+) -> FloatArray:
+    """Sum of the integrand, over E[exp(c(T - t))], over nodes ±y of which the first is 0."""
+    wave = _Wave.at(y)
+    log, angle = wave.transform(law)
+    angle *= sign
+    angle += y * off
+    if whole:  # 1/(1 - exp(-c - iy))
+        imaginary, real = _sines(y)
+        fall = np.exp(-c)
+        real *= 2.0 * fall
+        real -= np.expm1(-c)
+        imaginary *= fall
+    else:
+        real, imaginary = c, y
+    # the real part of exp(log + i·angle)/(real + i·imaginary)
+    angle -= np.arctan2(imaginary, real)
+    angle += 0.5 * np.pi
+    angle *= 0.5
+    terms = np.tan(angle, out=angle)
+    terms *= 2.0 / (1.0 + np.square(terms))
+    log -= 0.5 * np.square(sigma) * wave.square
+    terms *= np.exp(log, out=log)
+    size = np.square(imaginary)
+    size += np.square(real)
+    terms /= np.sqrt(size, out=size)
+    return np.asarray(2.0 * terms.sum(axis=0) - terms[0])
+
+
+def _reach(sigma: FloatArray) -> FloatArray:
+    return np.ceil(_REACH * sigma + 0.5)
+
+
+def _beyond(
+    law: Counts,
+    end: FloatArray,
+    excess: FloatArray,
+    sign: FloatArray,
+    value: Callable[[Fall, Rule], FloatArray],
+) -> FloatArray:
+    """P(X beyond an end)/P(X = end), above it (sign 1) or below, on that side of the mean."""
+    up = sign > 0.0
+    k, excess = np.where(up, end, end - 1.0), np.where(up, excess, excess - 1.0)
+    fall = law.above(k, excess).either(law.below(k, excess), up)
+    ratio, step = value(fall, tail_rule()), law.ratio(k)
+    inside = np.where(up, end < law.last, end > 0.0)
+    return np.where(inside, ratio * np.where(up, step, 1.0 / step), 0.0)
+
+
+def _masses(counts: Counts, k: FloatArray, sign: float, place: Rows) -> FloatArray:
+    """P(X = k) over that in one row, for whole numbers that go up (sign 1) or down."""
+    masses = np.ones(k.shape)
+    if sign > 0.0:
+        ratio, valid = counts.ratio(k[:-1]), k[0] >= 0.0
+    else:
+        ratio, valid = 1.0 / counts.ratio(k[1:]), k[0] <= counts.last
+    steepest = ratio[:1]
+    if not valid.all():
+        valid = k >= 0.0 if sign > 0.0 else k <= counts.last
+        ratio[~valid[:-1]] = 1.0
+        steepest = ratio
+    places = np.arange(place.size)
+    # ratios decrease, and the masses rise until that place
+    if float(place.max()) * np.log(max(float(steepest.max()), 1.0)) < _MOST_TILT:
+        np.multiply.accumulate(ratio, axis=0, out=masses[1:])
+        masses /= masses[place, places]
+    else:
+        masses[0] = 0.0
+        np.cumsum(np.log(np.maximum(ratio, 0.0)), axis=0, out=masses[1:])
+        masses -= masses[place, places]
+        np.exp(masses, out=masses)
+    if not valid.all():
+        masses *= valid
+    return masses
+
+
+_PARTS, _SMOOTH = 25, 0.4
+"""So many Chebyshev nodes give the noise between two whole numbers to 1e-17 from this σ on."""
+
+_MOST_FALL = 3.0
+
+
+def _reached(
+    noise: GaussianNoise, steps: FloatArray, part: FloatArray, reach: FloatArray, fall: FloatArray
+) -> FloatArray:
+    """P(e <= step - part), parts being 1/2 at most, for steps up to the reach."""
+    if not noise.shape and noise.is_integer:
+        return noise._cdf(steps)
+    if not noise.shape and float(noise.sigma) >= _SMOOTH and float(fall.max()) < _MOST_FALL:
+        # what is wrong by a fraction of P(e <= step + 1/2) is so by e^fall of it in the sum, which
+        # has P(e <= step + 1 - part) times a P(X = k) that is smaller by e^-fall at most
+        nodes, fit = _chebyshev(_PARTS)
+        table = noise._cdf(steps - 0.5 * nodes) @ fit.T
+        return np.asarray(table @ chebvander(2.0 * part, _PARTS - 1).T)
+    return np.where(steps <= reach, noise._cdf(steps - part), 0.0)
+
+
+# Rows that differ in their number of trials, or rate, and their t only.
+
+_WORTHWHILE = 1 << 12
+"""Fewer rows are not looked through for those that are interpolated."""
+
+_DEGREES = 12, 22
+"""Chebyshev nodes along half an octave of n and along two units of the distance."""
+
+_SLICES, _DEEP, _CELLS = 2.0, 2.0, 4
+
+_UNRESOLVED = 1e-14
+"""Where the last coefficients are larger than so much of the least value, none is interpolated.
+
+They fall by a factor of ten or more from one to the next, or are rounding.
+"""
+
+_BREAK_EVEN = 1.3
+
+Method = Callable[[Counts, FloatArray, FloatArray], FloatArray]
+
+
+@cache
+def _chebyshev(size: int) -> tuple[FloatArray, FloatArray]:
+    """Return Chebyshev's nodes, and what takes values there to coefficients."""
+    angle = np.pi * (np.arange(size) + 0.5) / size
+    fit = np.cos(np.outer(np.arange(size), angle)) * (2.0 / size)
+    fit[0] *= 0.5
+    return np.cos(angle), fit
+
+
+def _is_shared(counts: Counts, sigma: FloatArray) -> bool:
+    if sigma.size < _WORTHWHILE or not counts[0].ndim:
+        return False
+    return all(bool((x == x.flat[0]).all()) for x in (*counts[1:], sigma))
+
+
+def _by_surface(
+    counts: Counts, variance: float, z: FloatArray, sign: FloatArray, method: Method
+) -> FloatArray:
+    """Interpolate in n, which need not be whole, and in z = distance/spread; NaN where not.
+
+    Transforms and integrals of counts are analytic in both. Chebyshev's polynomials of two
+    variables serve all rows of half an octave of n and two units of z, where these are many, and
+    where the last coefficients show that the degrees suffice.
+    """
+    found = np.full(z.size, np.nan)
+    sizes, shared = counts[0], [x.ravel()[0, ...] for x in counts[1:]]
+    place, depth = _SLICES * np.log2(sizes), z / _DEEP
+    low, step = np.floor(place), np.floor(depth)
+    suits = (z >= 0.0) & (z < _CELLS * _DEEP) & (low >= 0.0) & (low < 1e3)
+    key = np.where(suits, (low * _CELLS + step) * 2.0 + (sign > 0.0), -1.0).astype(np.int16)
+    order = np.argsort(key, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(key[order])) + 1, key.size)
+    (along, fit), (across, fit_across) = map(_chebyshev, _DEGREES)
+    for cell in np.split(order, ends[:-1]):
+        one = cell[0]
+        if cell.size < _BREAK_EVEN * along.size * across.size or not suits[one]:
+            continue
+        grid = 2.0 ** ((low[one] + 0.5 * (1.0 + along)) / _SLICES)
+        law = type(counts)(np.repeat(grid, across.size), *shared)
+        distance = np.tile(_DEEP * (step[one] + 0.5 * (1.0 + across)), along.size)
+        distance *= np.sqrt(law.variance + variance)
+        values = method(law, distance, np.full(distance.size, sign[one]))
+        table = fit @ values.reshape(along.size, -1) @ fit_across.T
+        last = max(np.abs(table[-1]).max(), np.abs(table[:, -1]).max())
+        if not last < _UNRESOLVED * values.min():
+            continue
+        for start in range(0, cell.size, _LINES):
+            rows = cell[start : start + _LINES]
+            u, w = 2.0 * (place[rows] - low[one]) - 1.0, 2.0 * (depth[rows] - step[one]) - 1.0
+            inner = table.T @ chebvander(u, along.size - 1).T
+            found[rows] = chebval(w, inner, tensor=False)
+    return found
+
+
+def _smooth_tail(
+    counts: Counts, noise: GaussianNoise, sigma: FloatArray, excess: FloatArray, sign: FloatArray
+) -> FloatArray:
+    """Tails beside wide noise, interpolated over exp(-z²/2) where there are many rows; or NaN."""
+    if not _is_shared(counts, sigma) or sigma[0] < _NARROW:
+        return np.full(sigma.size, np.nan)
+    variance = float(sigma[0]) ** 2
+
+    def method(law: Counts, distance: FloatArray, sign: FloatArray) -> FloatArray:
+        away, own = sign * distance, np.full(distance.size, sigma[0])
+        found = Lines(law, own, law.mean + away, away, sign).by_rule(noise)
+        return found * np.exp(0.5 * np.square(distance) / (law.variance + variance))
+
+    with np.errstate(all="ignore"):
+        z = sign * excess / np.sqrt(counts.variance + variance)
+        return _by_surface(counts, variance, z, sign, method) * np.exp(-0.5 * np.square(z))
+
+
+def _beyond_reach(
+    counts: Counts, sigma: FloatArray, t: FloatArray, excess: FloatArray, sign: FloatArray
+) -> FloatArray:
+    """P(X beyond the reach of narrow noise around t)/P(X = the last within)."""
+
+    def method(law: Counts, distance: FloatArray, sign: FloatArray) -> FloatArray:
+        away = sign * distance
+        return _beyond(law, law.mean + away, away, sign, Fall._integral)
+
+    narrow = sigma < _NARROW
+    found = np.full(t.size, np.nan)
+    if narrow.all() and _is_shared(counts, sigma):
+        away = sign * (excess + (np.rint(t) - t)) + _reach(sigma)
+        found = _by_surface(counts, 0.0, away / np.sqrt(counts.variance), sign, method)
+    left = np.flatnonzero(np.isnan(found) & narrow)
+    for start in range(0, left.size, _LINES):
+        rows = left[start : start + _LINES]
+        law, end = counts.take(rows), np.rint(t[rows]) + sign[rows] * _reach(sigma[rows])
+        found[rows] = _beyond(law, end, law.excess(end), sign[rows], Fall.value)
+    return found
