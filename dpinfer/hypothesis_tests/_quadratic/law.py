@@ -331,10 +331,10 @@ TARGET = 1e-11
 """Absolute error at which no more nodes are added."""
 
 _NEGLIGIBLE = 1e-13
-_FIRST, _FIRST_OF_FEW, _FEWEST = 40, 80, 4
-"""Nodes to begin with, and with continuous noise in so few cells, where fewer are never enough."""
+_FIRST_AND_GROWTH, _OF_FEW, _FEWEST = (40, 1.25), (80, 1.5), 4
+"""Nodes to begin with and by how much they grow; the same with continuous noise in so few cells,
+where fewer are never enough."""
 
-_GROWTH = 1.25
 _FALLING, _MANY = 0.5, 150
 """Where φ does not decay, by what errors have to fall, and how many nodes are enough."""
 
@@ -391,7 +391,7 @@ class Inversion:
         self._lines: dict[int, _Line] = {}
         # the last points: a p-value and its error are asked for in turn
         self._asked, self._answers = np.zeros(0), (np.zeros(0), np.zeros(0))
-        self.usable = _FIRST * transform.cost(np.zeros(1)) <= _BUDGET
+        self.usable = _FIRST_AND_GROWTH[0] * transform.cost(np.zeros(1)) <= _BUDGET
 
     def upper(self, q: FloatArray) -> FloatArray:
         """P(Q >= q)."""
@@ -469,7 +469,7 @@ class _Line:
         self._missed: tuple[float, float, float] | None = None
         cells = self._transform.cells
         few = not cells.has_whole and cells.count.sum() <= _FEWEST
-        self._first = _FIRST_OF_FEW if few else _FIRST
+        self._first, self._growth = _OF_FEW if few else _FIRST_AND_GROWTH
         self.is_wrong = self._is_final = False
         self._usable = self._extend()
         # a law on a lattice is followed to the end of the period where that does not take long
@@ -572,7 +572,7 @@ class _Line:
 
     def _block(self, first: int) -> FloatArray:
         """Return the nodes that come after so many."""
-        last = int(min(max(self._first, np.ceil(_GROWTH * first)), self._last))
+        last = int(min(max(self._first, np.ceil(self._growth * first)), self._last))
         return np.asarray(self._step * (np.arange(float(first), last) + 0.5))
 
     def _extend(self) -> bool:
