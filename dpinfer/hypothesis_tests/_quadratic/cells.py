@@ -451,6 +451,9 @@ _ELEMENTS = 1 << 18
 _FEW_NODES = 8
 """Products, in units of the length of a Fourier transform, up to which they are faster."""
 
+_WHOLE_CIRCLE = 3
+"""How much narrower a peak may be that is not looked for, if tails of the noise may widen it."""
+
 _FEW_CELLS = 16
 """Distinct cells up to which tails of the noise may show in the width of a peak."""
 
@@ -549,11 +552,14 @@ class Transform:
         bend = cells.rate * (1.0 + turn * variance) / (1.0 + turn * (cells.rate + variance))
         curvature = float(cells.count @ bend.real)
         width = self._widening * np.sqrt(2.0 * _LOSS / curvature)
-        return int(min(np.ceil(width * self.circle / (2.0 * np.pi)) + 1, self.circle // 2))
+        half = int(min(np.ceil(width * self.circle / (2.0 * np.pi)) + 1, self.circle // 2))
+        # all of the circle takes little more than to find out how much of it is enough
+        nearly = self._may_widen and _WHOLE_CIRCLE * half >= self.circle // 2
+        return self.circle // 2 if nearly else half
 
     def __call__(self, t: FloatArray) -> ComplexArray:
         """Evaluate at increasing t > 0."""
-        rows = min(_ELEMENTS // self.circle, 64)
+        rows = min(_ELEMENTS // self.circle, 128)
         return np.concatenate([self._block(t[part]) for part in slices(t.size, rows)])
 
     def _block(self, t: FloatArray) -> ComplexArray:
