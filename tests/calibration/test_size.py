@@ -1,5 +1,7 @@
 """Size of the tests: exactly where it can be computed, by simulation elsewhere."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from level_settings import ALTERNATIVES
@@ -75,6 +77,7 @@ def test_goodness_of_fit_keeps_its_level(statistic):
     assert_at_most_nominal(shares, 400)
 
 
+TABLES = [[25, 25], [10, 15, 25], [2, 8, 90, 400], [500] * 10]
 NOISES = [
     Laplace(scale=2.0),
     Laplace(scale=20.0),
@@ -82,15 +85,18 @@ NOISES = [
     Gaussian(sigma=10.0),
     DiscreteGaussian(sigma=3.0),
 ]
+SETTINGS = list(product(TABLES, NOISES, ("pearson", "projected")))
 
 
 @pytest.mark.parametrize(
-    "runs",
-    [pytest.param(800, marks=pytest.mark.slow), pytest.param(4000, marks=pytest.mark.study)],
+    ("table", "noise", "statistic", "runs"),
+    [
+        # every third has each table with each statistic, and each noise with each statistic
+        *(pytest.param(*chosen, 800, marks=pytest.mark.slow) for chosen in SETTINGS[::3]),
+        *(pytest.param(*chosen, 4000, marks=pytest.mark.study) for chosen in SETTINGS),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("statistic", ["pearson", "projected"])
-@pytest.mark.parametrize("noise", NOISES, ids=repr)
-@pytest.mark.parametrize("table", [[25, 25], [10, 15, 25], [2, 8, 90, 400], [500] * 10], ids=str)
 def test_goodness_of_fit_keeps_its_level_everywhere(table, noise, statistic, runs):
     """A valid Monte Carlo test at any number of replicates, small expected counts included."""
     shares = rejections(table, noise, statistic, "monte-carlo", runs, 199, seed=2)

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from crossed import in_turn
 from duality import ALTERNATIVES, check_dual
 from scipy import stats
 from statsmodels.stats.rates import test_poisson_2indep as rates_of_statsmodels
@@ -86,10 +87,11 @@ def test_no_more_is_rejected_than_the_level_by_enumeration(kind, noise, alternat
     assert largest[0.1] > 0.02  # not idle
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("noise", NOISES, ids=str)
-@pytest.mark.parametrize("alternative", ALTERNATIVES)
-@pytest.mark.parametrize("method", ["exact", "plug-in", "asymptotic"])
+@pytest.mark.parametrize(
+    ("kind", "noise", "method", "alternative"),
+    in_turn(list(KINDS), NOISES, ["exact", "plug-in", "asymptotic"], ALTERNATIVES),
+    ids=str,
+)
 def test_intervals_invert_the_test(kind, noise, alternative, method):
     values = np.concatenate([np.linspace(-0.6, 0.8, 7), [0.0]])
     how = {"alternative": alternative, "method": method}

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from crossed import in_turn
 from duality import ALTERNATIVES, check_dual
 from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep
@@ -18,9 +19,10 @@ VALUES = {
 NEAR = {"asymptotic": 1e-6, "exact": 1e-4, "plug-in": 1e-4}
 
 
-@pytest.mark.parametrize("compare", COMPARED)
-@pytest.mark.parametrize("alternative", ALTERNATIVES)
-@pytest.mark.parametrize("method", ["exact", "plug-in", "asymptotic"])
+@pytest.mark.parametrize(
+    ("compare", "method", "alternative"),
+    in_turn(list(COMPARED), ["exact", "plug-in", "asymptotic"], ALTERNATIVES),
+)
 def test_interval_inverts_the_test(compare, alternative, method):
     how = {"mechanism": Geometric(scale=1.0), "compare": compare, "alternative": alternative}
     check_dual(

@@ -96,7 +96,7 @@ def test_the_guaranteed_test_keeps_its_level():
 @pytest.mark.parametrize(
     ("law", "method", "runs"),
     [
-        pytest.param(Laplace(scale=0.8), "exact", 60, marks=pytest.mark.slow),
+        pytest.param(Laplace(scale=0.8), "exact", 60, marks=pytest.mark.study),
         (Gaussian(sigma=1.5), "exact", 60),
         (Gaussian(sigma=1.5), "plug-in", 60),
         (Gaussian(sigma=1.5), "asymptotic", 300),

@@ -8,6 +8,7 @@ from math import factorial, prod
 import numpy as np
 import pandas as pd
 import pytest
+from crossed import in_turn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
@@ -103,9 +104,9 @@ def test_counts_enumerated(alternative, nobs, shares, scores):
         assert result.pvalue == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("alternative", ALTERNATIVES)
-@pytest.mark.parametrize(("nobs", "shares", "scores"), CASES)
-def test_level_of_counts_is_exact(alternative, nobs, shares, scores):
+@pytest.mark.parametrize(("case", "alternative"), in_turn(CASES, ALTERNATIVES))
+def test_level_of_counts_is_exact(case, alternative):
+    nobs, shares, scores = case
     values, chances = noisy_law(nobs, shares, scores, 1.0)
     keep = chances > 1e-14
     noise, k = Geometric(scale=1.0), len(shares)

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from crossed import in_turn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -43,19 +44,22 @@ def outcomes(n, p, noise, other, is_total):
     return pairs[0], pairs[1], chances, 1.0 - chances.sum()
 
 
-@pytest.mark.parametrize("alternative", ALTERNATIVES)
-@pytest.mark.parametrize("is_total", [False, True])
 @pytest.mark.parametrize(
-    ("noise", "other"),
-    [
-        (Geometric(scale=0.5), Geometric(scale=0.5)),
-        (Geometric(scale=1.0), DiscreteGaussian(sigma=1.0)),
-        (Exact(), Geometric(scale=1.0)),
-    ],
-    ids=repr,
+    ("trials", "laws", "is_total", "alternative"),
+    in_turn(
+        [(0, 0.3), (9, 0.3), (16, 0.05)],
+        [
+            (Geometric(scale=0.5), Geometric(scale=0.5)),
+            (Geometric(scale=1.0), DiscreteGaussian(sigma=1.0)),
+            (Exact(), Geometric(scale=1.0)),
+        ],
+        [False, True],
+        ALTERNATIVES,
+    ),
+    ids=str,
 )
-@pytest.mark.parametrize(("n", "p"), [(0, 0.3), (9, 0.3), (16, 0.05)])
-def test_exact_never_exceeds_its_level(n, p, noise, other, is_total, alternative):
+def test_exact_never_exceeds_its_level(trials, laws, is_total, alternative):
+    (n, p), (noise, other) = trials, laws
     count, nobs, chances, missing = outcomes(n, p, noise, other, is_total)
     _, pvalues = proportions_ztest(
         count,
