@@ -506,7 +506,7 @@ def _reached(
         # has P(e <= step + 1 - part) times a P(X = k) that is smaller by e^-fall at most
         nodes, fit = _chebyshev(_PARTS)
         table = noise._cdf(steps - 0.5 * nodes) @ fit.T
-        return np.asarray(table @ chebvander(2.0 * part, _PARTS - 1).T)
+        return _product(table, chebvander(2.0 * part, _PARTS - 1).T)
     return np.where(steps <= reach, noise._cdf(steps - part), 0.0)
 
 
@@ -528,6 +528,9 @@ They fall by a factor of ten or more from one to the next, or are rounding.
 
 _BREAK_EVEN = 1.3
 
+_ONE_THREAD = 1 << 17
+"""Half of the multiplications from which on OpenBLAS starts threads."""
+
 Method = Callable[[Counts, FloatArray, FloatArray], FloatArray]
 
 
@@ -538,6 +541,13 @@ def _chebyshev(size: int) -> tuple[FloatArray, FloatArray]:
     fit = np.cos(np.outer(np.arange(size), angle)) * (2.0 / size)
     fit[0] *= 0.5
     return np.cos(angle), fit
+
+
+def _product(table: FloatArray, columns: FloatArray) -> FloatArray:
+    """Return a matrix product in pieces, with no other threads, which might be waited for long."""
+    step = max(1, _ONE_THREAD // table.size)
+    parts = [table @ columns[:, start : start + step] for start in range(0, columns.shape[1], step)]
+    return np.concatenate(parts, axis=1)
 
 
 def _is_shared(counts: Counts, sigma: FloatArray) -> bool:
@@ -580,7 +590,7 @@ def _by_surface(
         for start in range(0, cell.size, _LINES):
             rows = cell[start : start + _LINES]
             u, w = 2.0 * (place[rows] - low[one]) - 1.0, 2.0 * (depth[rows] - step[one]) - 1.0
-            inner = table.T @ chebvander(u, along.size - 1).T
+            inner = _product(table.T, chebvander(u, along.size - 1).T)
             found[rows] = chebval(w, inner, tensor=False)
     return found
 
