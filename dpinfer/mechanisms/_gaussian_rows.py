@@ -506,7 +506,7 @@ def _reached(
         # has P(e <= step + 1 - part) times a P(X = k) that is smaller by e^-fall at most
         nodes, fit = _chebyshev(_PARTS)
         table = noise._cdf(steps - 0.5 * nodes) @ fit.T
-        return _product(table, chebvander(2.0 * part, _PARTS - 1).T)
+        return _sums(table, 2.0 * part)
     return np.where(steps <= reach, noise._cdf(steps - part), 0.0)
 
 
@@ -543,11 +543,15 @@ def _chebyshev(size: int) -> tuple[FloatArray, FloatArray]:
     return np.cos(angle), fit
 
 
-def _product(table: FloatArray, columns: FloatArray) -> FloatArray:
-    """Return a matrix product in pieces, with no other threads, which might be waited for long."""
+def _sums(table: FloatArray, x: FloatArray) -> FloatArray:
+    """Return sums of Chebyshev's polynomials at x, (k, m), of coefficients, (k, degrees).
+
+    In pieces that need no other thread, which might be waited for long.
+    """
     step = max(1, _ONE_THREAD // table.size)
-    parts = [table @ columns[:, start : start + step] for start in range(0, columns.shape[1], step)]
-    return np.concatenate(parts, axis=1)
+    pieces = (x[start : start + step] for start in range(0, x.size, step))
+    found = [table @ chebvander(piece, table.shape[1] - 1).T for piece in pieces]
+    return np.concatenate(found, axis=1)
 
 
 def _is_shared(counts: Counts, sigma: FloatArray) -> bool:
@@ -590,7 +594,7 @@ def _by_surface(
         for start in range(0, cell.size, _LINES):
             rows = cell[start : start + _LINES]
             u, w = 2.0 * (place[rows] - low[one]) - 1.0, 2.0 * (depth[rows] - step[one]) - 1.0
-            inner = _product(table.T, chebvander(u, along.size - 1).T)
+            inner = _sums(table.T, u)
             found[rows] = chebval(w, inner, tensor=False)
     return found
 
