@@ -548,10 +548,9 @@ def _sums(table: FloatArray, x: FloatArray) -> FloatArray:
 
     In pieces that need no other thread, which might be waited for long.
     """
-    step = max(1, _ONE_THREAD // table.size)
-    pieces = (x[start : start + step] for start in range(0, x.size, step))
-    found = [table @ chebvander(piece, table.shape[1] - 1).T for piece in pieces]
-    return np.concatenate(found, axis=1)
+    step, terms = max(1, _ONE_THREAD // table.size), chebvander(x, table.shape[1] - 1).T
+    pieces = (terms[:, start : start + step] for start in range(0, x.size, step))
+    return np.concatenate([table @ piece for piece in pieces], axis=1)
 
 
 def _is_shared(counts: Counts, sigma: FloatArray) -> bool:
