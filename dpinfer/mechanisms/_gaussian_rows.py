@@ -15,7 +15,7 @@ narrow noise, are interpolated: the integrals that give them are analytic in n a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import factorial
 from typing import NamedTuple
@@ -92,7 +92,7 @@ def gaussian_tail(
     nothing = np.where(sign > 0.0, t - counts.last, -t) > _HOPELESS * sigma
     if nothing.any():
         t, excess = np.where(nothing, t - excess, t), np.where(nothing, 0.0, excess)
-    tail = _smooth_tail(counts, noise, sigma, excess, sign)
+    tail = _smooth_tail(counts, noise, sigma, t, excess, sign)
     with np.errstate(all="ignore"):
         beyond = _beyond_reach(counts, sigma, t, excess, sign)
         left = np.flatnonzero(np.isnan(tail))
@@ -119,8 +119,11 @@ def gaussian_outside(
     sigma = np.broadcast_to(np.asarray(noise.sigma, dtype=np.float64), low.shape)
     left, right = counts.excess(low), counts.excess(high)
     lower, upper = (
-        _smooth_tail(counts, noise, sigma, np.where(side * excess >= 0.0, excess, np.nan), side)
-        for side, excess in ((-np.ones(low.size), left), (np.ones(low.size), right))
+        _smooth_tail(counts, noise, sigma, t, np.where(side * excess >= 0.0, excess, np.nan), side)
+        for side, t, excess in (
+            (-np.ones(low.size), low, left),
+            (np.ones(low.size), high, right),
+        )
     )
     outside = lower + upper
     spread = np.sqrt(np.square(sigma) + counts.variance)
@@ -128,8 +131,6 @@ def gaussian_outside(
     near &= np.isnan(outside)
     wide, many = sigma >= _NARROW, counts.variance >= _MANY
     waves = ~wide & (sigma >= _NARROWEST) & many & (not noise.is_integer)
-    if _is_shared(counts, sigma):  # what is interpolated is quicker
-        waves[:] = False
     with np.errstate(all="ignore"):
         for chosen in (wide, waves):
             inner = np.flatnonzero(near & chosen)
@@ -238,6 +239,37 @@ def _sine(x: FloatArray) -> FloatArray:
     return np.asarray(2.0 * half / (1.0 + np.square(half)))
 
 
+Own = tuple[Counts, FloatArray, FloatArray, FloatArray, FloatArray]
+
+
+class Line(NamedTuple):
+    """Vertical lines through c; ``height`` is the logarithm of E[exp(c(T - t))]."""
+
+    law: Counts
+    c: FloatArray
+    off: FloatArray
+    height: FloatArray
+    period: FloatArray
+
+    def nodes(
+        self, extent: FloatArray, sigma: FloatArray, sign: FloatArray
+    ) -> Iterator[tuple[Rows, FloatArray, Own]]:
+        """Yield rows, their nodes y >= 0 and what their integrands need."""
+        step = 2.0 * np.pi / self.period
+        count = np.where(self.height > _LOWEST, np.ceil(extent / step) + 1.0, 0.0)
+        for at, number in _blocks_of(self.law.variance, np.nan_to_num(count)):
+            own = self.law.take(at), sigma[at], sign[at], self.c[at], self.off[at]
+            yield at, number * step[at], own
+
+    def scaled(self, total: FloatArray) -> FloatArray:
+        return np.asarray(np.exp(self.height) * total / self.period)
+
+    def known(self, excess: FloatArray) -> FloatArray:
+        """Return what the rule has too much, where P(T >= t - L) is 1."""
+        inside = np.abs(excess) < self.period
+        return np.where(inside, 1.0 / np.expm1(self.c * self.period), 0.0)
+
+
 class Lines(NamedTuple):
     """Tails beyond t, above it (sign 1) or below, at most 1/2 or so."""
 
@@ -252,20 +284,36 @@ class Lines(NamedTuple):
 
     def by_rule(self, noise: GaussianNoise) -> FloatArray:
         """Trapezoidal rule on the vertical line through the saddle point."""
+        line = self._line()
+        total = np.zeros(self.t.size)
+        extent = _extent(line.law.variance, np.square(self.sigma))
+        for at, y, own in line.nodes(extent, self.sigma, self.sign):
+            total[at] = _nodes(*own, y, noise.is_integer)
+        # E[exp(c(T - t))] is exp(height), which may be too small for a factor
+        return np.asarray(np.maximum(line.scaled(total) - line.known(self.excess), 0.0))
+
+    def by_turns(self, noise: GaussianNoise, turns: int) -> FloatArray:
+        """Return S_0, 2·Re S_1, 2·Im S_1, …, beside narrow noise; NaN where X varies little.
+
+        E[exp(sX)] has the period 2πi. Of the integral over s, S_m is what surrounds 2πim, without
+        exp(-2πimt); it changes as slowly with t as if X were not whole. Whole noise has S_0 alone.
+        """
+        line = self._line()
+        total = np.zeros((1 if noise.is_integer else 1 + 2 * turns, self.t.size))
+        extent = _extent_of_counts(line.law.variance)
+        for at, y, own in line.nodes(extent, self.sigma, self.sign):
+            total[:, at] = _turning_nodes(*own, y, noise.is_integer, turns)
+        total = line.scaled(total)
+        total[0] -= line.known(self.excess)
+        return np.where(np.isnan(extent), np.nan, total)
+
+    def _line(self) -> Line:
         c, variance = self._saddle(), np.square(self.sigma)
         law, gain = self.counts.moved(self.sign * np.minimum(c, _MOST_TILT))
         off = self.sign * (gain - self.excess) + variance * c
         height = c * (off - 0.5 * variance * c) - self.counts.log_decline(gain)
         period = bernstein_radius(law.variance + variance, _DEPTH) + np.abs(off)
-        step = 2.0 * np.pi / period
-        total = np.zeros(c.size)
-        count = np.ceil(_extent(law.variance, variance) / step) + 1.0
-        for at, y in _blocks_of(law.variance, np.where(height > _LOWEST, count, 0.0)):
-            own = (self.sigma[at], self.sign[at], c[at], off[at])
-            total[at] = _nodes(law.take(at), *own, y * step[at], noise.is_integer)
-        known = np.where(np.abs(self.excess) < period, 1.0 / np.expm1(c * period), 0.0)
-        # E[exp(c(T - t))] is exp(height), which may be too small for a factor
-        return np.asarray(np.maximum(np.exp(height) * total / period - known, 0.0))
+        return Line(law, c, off, height, period)
 
     def _saddle(self) -> FloatArray:
         """Where the mean of the tilted law is about t, and at least one over its spread."""
@@ -442,6 +490,45 @@ def _nodes(
     return np.asarray(2.0 * terms.sum(axis=0) - terms[0])
 
 
+def _extent_of_counts(variance: FloatArray) -> FloatArray:
+    """From where on E[exp(iyX)] is below e^-34 up to y = π; NaN if nowhere."""
+    # -log is variance·(1 - cos y) at least, and 1 - cos y >= y²/2 - y⁴/24
+    inside = 1.0 - 2.0 * _DEPTH / 3.0 / variance
+    square = 4.0 * _DEPTH / (variance * (1.0 + np.sqrt(np.maximum(inside, 0.0))))
+    return np.where(inside > 0.0, np.sqrt(square), np.nan)
+
+
+def _turning_nodes(
+    law: Counts,
+    sigma: FloatArray,
+    sign: FloatArray,
+    c: FloatArray,
+    off: FloatArray,
+    y: FloatArray,
+    whole: bool,
+    turns: int,
+) -> FloatArray:
+    """Return sums as :func:`_nodes`, around multiples of 2πi too, one for each part of the tail."""
+    log, angle = _Wave.at(y).transform(law)
+    variance, s = np.square(sigma), c + 1j * y
+    terms = np.exp(log - 0.5 * variance * np.square(y) + 1j * (sign * angle + y * off))
+    terms[0] *= 0.5
+    # the transform of the noise at s + 2πim, over that at s
+    turned = {
+        m: np.exp(2j * np.pi * m * variance * s - 2.0 * np.square(np.pi * m) * variance)
+        for m in range(-turns, turns + 1)
+    }
+    if whole:
+        at_zero = sum(np.exp(-2.0 * np.square(np.pi * m) * variance) for m in turned)
+        terms *= sum(turned.values()) / at_zero / -np.expm1(-s)
+        return np.asarray(2.0 * terms.sum(axis=0).real[np.newaxis])
+    # what is at -y is the conjugate of what is at y, and -m in place of m
+    sums = {m: (terms * turn / (s + 2j * np.pi * m)).sum(axis=0) for m, turn in turned.items()}
+    both = [sums[m] + np.conj(sums[-m]) for m in range(turns + 1)]
+    parts = [(2.0 * part.real, 2.0 * part.imag) for part in both[1:]]
+    return np.array([both[0].real, *(x for pair in parts for x in pair)])
+
+
 def _reach(sigma: FloatArray) -> FloatArray:
     return np.ceil(_REACH * sigma + 0.5)
 
@@ -506,7 +593,7 @@ def _reached(
         # has P(e <= step + 1 - part) times a P(X = k) that is smaller by e^-fall at most
         nodes, fit = _chebyshev(_PARTS)
         table = noise._cdf(steps - 0.5 * nodes) @ fit.T
-        return _sums(table, 2.0 * part)
+        return _sums(table, np.asarray(chebvander(2.0 * part, _PARTS - 1).T))
     return np.where(steps <= reach, noise._cdf(steps - part), 0.0)
 
 
@@ -520,7 +607,11 @@ _DEGREES = 12, 22
 
 _SLICES, _DEEP, _CELLS = 2.0, 2.0, 4
 
-_UNRESOLVED = 1e-14
+_NARROWEST_SMOOTH = 0.3
+_NO_TURN = 1.9
+"""Beyond m = √(this/σ²), what turns m times, as exp(-2π²σ²m²) at most, is below 1e-16."""
+
+_UNRESOLVED, _NEGLIGIBLE = 1e-14, 1e-16
 """Where the last coefficients are larger than so much of the least value, none is interpolated.
 
 They fall by a factor of ten or more from one to the next, or are rounding.
@@ -543,13 +634,13 @@ def _chebyshev(size: int) -> tuple[FloatArray, FloatArray]:
     return np.cos(angle), fit
 
 
-def _sums(table: FloatArray, x: FloatArray) -> FloatArray:
-    """Return sums of Chebyshev's polynomials at x, (k, m), of coefficients, (k, degrees).
+def _sums(table: FloatArray, terms: FloatArray) -> FloatArray:
+    """Return the product of coefficients, (k, degrees), and Chebyshev's polynomials at points.
 
     In pieces that need no other thread, which might be waited for long.
     """
-    step, terms = max(1, _ONE_THREAD // table.size), chebvander(x, table.shape[1] - 1).T
-    pieces = (terms[:, start : start + step] for start in range(0, x.size, step))
+    step, terms = max(1, _ONE_THREAD // table.size), terms[: table.shape[1]]
+    pieces = (terms[:, start : start + step] for start in range(0, terms.shape[1], step))
     return np.concatenate([table @ piece for piece in pieces], axis=1)
 
 
@@ -560,17 +651,23 @@ def _is_shared(counts: Counts, sigma: FloatArray) -> bool:
 
 
 def _by_surface(
-    counts: Counts, variance: float, z: FloatArray, sign: FloatArray, method: Method
+    counts: Counts,
+    variance: float,
+    z: FloatArray,
+    sign: FloatArray,
+    method: Method,
+    waves: Sequence[FloatArray] = (),
 ) -> FloatArray:
     """Interpolate in n, which need not be whole, and in z = distance/spread; NaN where not.
 
     Transforms and integrals of counts are analytic in both. Chebyshev's polynomials of two
     variables serve all rows of half an octave of n and two units of z, where these are many, and
-    where the last coefficients show that the degrees suffice.
+    where the last coefficients show that the degrees suffice. Where the method has several values,
+    the first is by far the largest; they are added up, with ``waves`` as their factors.
     """
     found = np.full(z.size, np.nan)
-    sizes, shared = counts[0], [x.ravel()[0, ...] for x in counts[1:]]
-    place, depth = _SLICES * np.log2(sizes), z / _DEEP
+    shared = [x.ravel()[0, ...] for x in counts[1:]]
+    place, depth = _SLICES * np.log2(counts[0]), z / _DEEP
     low, step = np.floor(place), np.floor(depth)
     suits = (z >= 0.0) & (z < _CELLS * _DEEP) & (low >= 0.0) & (low < 1e3)
     key = np.where(suits, (low * _CELLS + step) * 2.0 + (sign > 0.0), -1.0).astype(np.int16)
@@ -586,34 +683,62 @@ def _by_surface(
         distance = np.tile(_DEEP * (step[one] + 0.5 * (1.0 + across)), along.size)
         distance *= np.sqrt(law.variance + variance)
         values = method(law, distance, np.full(distance.size, sign[one]))
-        table = fit @ values.reshape(along.size, -1) @ fit_across.T
-        last = max(np.abs(table[-1]).max(), np.abs(table[:, -1]).max())
-        if not last < _UNRESOLVED * values.min():
+        values = values.reshape(-1, along.size, across.size)
+        tables, least = fit @ values @ fit_across.T, values[0].min()
+        last = max(np.abs(tables[:, -1]).max(), np.abs(tables[:, :, -1]).max())
+        if not last < _UNRESOLVED * least:
             continue
+        short = [_shortened(table.T, _NEGLIGIBLE * least) for table in tables]
         for start in range(0, cell.size, _LINES):
             rows = cell[start : start + _LINES]
             u, w = 2.0 * (place[rows] - low[one]) - 1.0, 2.0 * (depth[rows] - step[one]) - 1.0
-            inner = _sums(table.T, u)
-            found[rows] = chebval(w, inner, tensor=False)
+            terms = chebvander(u, along.size - 1).T
+            total = chebval(w, _sums(short[0], terms), tensor=False)
+            for wave, table in zip(waves, short[1:], strict=True):
+                if table.size:
+                    total += wave[rows] * chebval(w, _sums(table, terms), tensor=False)
+            found[rows] = total
     return found
 
 
+def _shortened(table: FloatArray, negligible: float) -> FloatArray:
+    """Leave out the last degrees that are negligible."""
+    rows, columns = (np.abs(table) > negligible).nonzero()
+    return table[: rows.max(initial=-1) + 1, : columns.max(initial=-1) + 1]
+
+
 def _smooth_tail(
-    counts: Counts, noise: GaussianNoise, sigma: FloatArray, excess: FloatArray, sign: FloatArray
+    counts: Counts,
+    noise: GaussianNoise,
+    sigma: FloatArray,
+    t: FloatArray,
+    excess: FloatArray,
+    sign: FloatArray,
 ) -> FloatArray:
-    """Tails beside wide noise, interpolated over exp(-z²/2) where there are many rows; or NaN."""
-    if not _is_shared(counts, sigma) or sigma[0] < _NARROW:
+    """Tails interpolated over exp(-z²/2) where many rows share the noise; or NaN."""
+    if not _is_shared(counts, sigma) or sigma[0] < _NARROWEST_SMOOTH:
         return np.full(sigma.size, np.nan)
     variance = float(sigma[0]) ** 2
+    turns = int(np.sqrt(_NO_TURN / variance)) if sigma[0] < _NARROW else 0
+    # cosines and sines of m times 2πt
+    waves: list[FloatArray] = []
+    if turns and not noise.is_integer:
+        cosine, sine = _circle(2.0 * np.pi * (sign * (t - np.rint(t))))
+        waves = [cosine, sine]
+        while len(waves) < 2 * turns:
+            x, y = waves[-2:]
+            waves += [x * cosine - y * sine, x * sine + y * cosine]
 
     def method(law: Counts, distance: FloatArray, sign: FloatArray) -> FloatArray:
         away, own = sign * distance, np.full(distance.size, sigma[0])
-        found = Lines(law, own, law.mean + away, away, sign).by_rule(noise)
+        lines = Lines(law, own, law.mean + away, away, sign)
+        found = lines.by_turns(noise, turns) if sigma[0] < _NARROW else lines.by_rule(noise)
         return found * np.exp(0.5 * np.square(distance) / (law.variance + variance))
 
     with np.errstate(all="ignore"):
         z = sign * excess / np.sqrt(counts.variance + variance)
-        return _by_surface(counts, variance, z, sign, method) * np.exp(-0.5 * np.square(z))
+        found = _by_surface(counts, variance, z, sign, method, waves)
+        return found * np.exp(-0.5 * np.square(z))
 
 
 def _beyond_reach(

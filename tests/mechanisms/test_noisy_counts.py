@@ -284,7 +284,7 @@ def test_both_tails_against_the_sum_over_all_counts(counts, kind):
         np.testing.assert_allclose(found[i], expected, rtol=5e-13)
 
 
-@pytest.mark.parametrize("sigma", [0.7, 2.5])
+@pytest.mark.parametrize("sigma", [0.45, 1.1, 2.5])
 @pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian])
 @pytest.mark.parametrize("counts", ["binomial", "Poisson"])
 def test_many_rows_that_share_a_proportion_against_sums_over_all_counts(counts, kind, sigma):
