@@ -301,17 +301,25 @@ class NoiseOnly:
 
 def lower_tail(law: NoiseLaw, x: FloatArray) -> FloatArray:
     """P(S <= x); tails too far for the table of a law come from the law itself, one by one."""
-    low, high = x.min(initial=np.inf), x.max(initial=-np.inf)
-    near = x.size > 0 and max(-low, high) < 2.0**52
-    if near and high - low + 1.0 < x.size and (x == np.rint(x)).all():  # each of many once
-        tail = lower_tail(law, np.arange(low, high + 1.0))
-        return np.asarray(tail[(x - low).astype(np.intp)])
+    once = _each_once(x)
+    if once is not None:
+        points, place = once
+        return np.asarray(lower_tail(law, points)[place])
     tail = np.array(law._cdf(x))
     far = tail < _FAR
     if far.any():
         points, place = np.unique(x[far], return_inverse=True)
         tail[far] = np.exp(untabulated(law)._logcdf(points))[place]
     return tail
+
+
+def _each_once(x: FloatArray) -> tuple[FloatArray, NDArray[np.intp]] | None:
+    """Return whole numbers and the place of each x among them, if x are many, all of these."""
+    low, high = x.min(initial=np.inf), x.max(initial=-np.inf)
+    if not (x.size and max(-low, high) < 2.0**52 and high - low + 1.0 < x.size):
+        return None
+    place = (x - low).astype(np.intp)
+    return None if (place + low != x).any() else (np.arange(low, high + 1.0), place)
 
 
 def _beyond(problem: NoiseOnly, sign: float, z: FloatArray) -> FloatArray:
@@ -322,18 +330,29 @@ def _beyond(problem: NoiseOnly, sign: float, z: FloatArray) -> FloatArray:
 
 def exact(problem: NoiseOnly, alternative: Alternative, simulation: Simulation) -> Found:
     """P-values at the deviations themselves, which going through z would round."""
+    several = len(problem.laws) > 1
     null = ExactNull(
         partial(_beyond, problem, 1.0),
         partial(_beyond, problem, -1.0),
-        error=problem.error,
+        error=problem.error if several else float(untabulated(problem.laws[0])._floor),
         atoms=problem.around,
     )
-    t, slack = problem.deviation, problem.slack(problem.deviation)
+    t = problem.deviation
+    once = None if several else _each_once(t)
+    if once is not None:  # whole deviations are exact
+        points, place = once
+        return _exact_pvalues(problem, points, np.zeros(()), alternative)[place], null
+    return _exact_pvalues(problem, t, problem.slack(t), alternative), null
+
+
+def _exact_pvalues(
+    problem: NoiseOnly, t: FloatArray, slack: FloatArray, alternative: Alternative
+) -> FloatArray:
     if alternative != "two-sided":
-        return problem.at_least(SIGNS[alternative] * t, slack), null
+        return problem.at_least(SIGNS[alternative] * t, slack)
     size = np.abs(t)
     both = np.minimum(2.0 * problem.at_least(size, slack), 1.0)
-    return np.where(size <= slack, 1.0, both), null
+    return np.where(size <= slack, 1.0, both)
 
 
 def monte_carlo(problem: NoiseOnly, alternative: Alternative, simulation: Simulation) -> Found:

@@ -122,18 +122,20 @@ class HypothesisResult(Rows, Plotted):
         shape = np.shape(self.statistic) if self.labels is None else (len(self.labels),)
         own = self.__dict__  # what is frozen is written where it is held
         if self.pvalue_error is None:
-            error = self.null_distribution.pvalue_error(np.asarray(self.statistic))
-            own["pvalue_error"] = error
+            own["pvalue_error"] = self.null_distribution.pvalue_error(np.asarray(self.statistic))
         for name in ("statistic", "pvalue_error", "pvalue", "mc_error"):
             array = np.asarray(own[name], dtype=np.float64)
             if array.shape not in ((), shape):
                 raise InvalidParameterError(
                     f"{name} must have shape {shape}, one entry a test, got {array.shape}"
                 )
-            if name == "pvalue":
-                array = np.maximum(array, np.asarray(own["pvalue_error"]))
+            if array.ndim and array.size and not any(array.strides):
+                array = array.reshape(-1)[0]  # one number for all tests takes the room of one
+            if name == "pvalue_error":
+                error = array
+            if name == "pvalue" and error.any():
+                array = np.maximum(array, error)
             if shape:
-                # one number for all tests takes the room of one
                 array = np.broadcast_to(array if name == "pvalue" else freeze(array), shape)
             own[name] = attach_labels(array, self.labels) if shape else array[()]
         if self.estimate is not None:
