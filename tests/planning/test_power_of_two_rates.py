@@ -120,7 +120,7 @@ def test_guaranteed_version_holds_its_level():
             "plug-in",
             0.6,
             0.3,
-            3000,
+            1500,
         ),
         (
             (900.0, 9.0),
