@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from crossed import in_turn
 from planned import ALTERNATIVES, PlannedPower
 from scipy import stats
 
@@ -39,12 +40,13 @@ def published(nobs, laws):
     return np.concatenate(tables).astype(float), np.concatenate(chances)
 
 
-@pytest.mark.parametrize("alternative", ALTERNATIVES)
-@pytest.mark.parametrize("method", ["exact", "asymptotic"])
 @pytest.mark.parametrize(
-    "laws",
-    [[Geometric(scale=0.2)] * 3, [Exact(), Geometric(scale=0.3), Exact()], [Exact()] * 3],
-    ids=["alike", "one", "none"],
+    ("laws", "alternative", "method"),
+    in_turn(
+        [[Geometric(scale=0.2)] * 3, [Exact(), Geometric(scale=0.3), Exact()], [Exact()] * 3],
+        ALTERNATIVES,
+        ["exact", "asymptotic"],
+    ),
 )
 def test_power_equals_enumeration(laws, method, alternative):
     mechanism = laws[0] if laws[0] == laws[1] else laws

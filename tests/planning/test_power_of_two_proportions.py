@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from crossed import in_turn
 from planned import ALTERNATIVES, PlannedPower
 from scipy import stats
 from statsmodels.stats.proportion import power_proportions_2indep
@@ -40,9 +41,7 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize("alternative", ALTERNATIVES)
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("laws", LAWS, ids=repr)
+@pytest.mark.parametrize(("laws", "alternative", "method"), in_turn(LAWS, ALTERNATIVES, METHODS))
 def test_sum_equals_enumeration(laws, method, alternative):
     levels = np.array([0.01, 0.05, 0.3, 0.5, 0.9])
     for nobs, proportions in (((8, 8), (0.6, 0.2)), ((1, 7), (0.9, 0.5))):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from crossed import in_turn
 from planned import ALTERNATIVES, PlannedPower
 from scipy import stats
 from statsmodels.stats.rates import power_poisson_ratio_2indep
@@ -41,9 +42,7 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize("alternative", ALTERNATIVES)
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("laws", LAWS, ids=repr)
+@pytest.mark.parametrize(("laws", "method", "alternative"), in_turn(LAWS, METHODS, ALTERNATIVES))
 def test_sum_equals_enumeration(laws, method, alternative):
     levels = np.array([0.01, 0.2, 0.5, 0.9])
     exposure, rates, ratio, value = 2.0, (2.5, 1.5), 0.75, 1.5
@@ -121,7 +120,7 @@ def test_guaranteed_version_holds_its_level():
             "plug-in",
             0.6,
             0.3,
-            3000,
+            1500,
         ),
         (
             (900.0, 9.0),
