@@ -71,7 +71,8 @@ class WeightedSum(NoiseLaw):
     know of which noises they are made: their sums have the law that follows from these. All other
     terms are independent. The way to the law follows from the terms:
 
-    - a single term, or Gaussian terms only: closed form;
+    - a single term, two of one Laplace or geometric law, or Gaussian terms only: closed
+      form;
     - Laplace and Gaussian terms: P(S > x) = (1/2πi)∫ exp(K(s) - sx) ds/s, with K the cumulant
       generating function, along a hyperbola through the saddle point;
     - Tulap noise and one other noise: the steps of its density, up to 2¹⁶ of them, each times the

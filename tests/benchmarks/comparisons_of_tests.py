@@ -78,6 +78,7 @@ def one_pvalue_without_noise(_size, _peer_size):
 for law, scipy_law, name in (
     (NOISE, stats.laplace(scale=2.0), "Laplace"),
     (Gaussian(sigma=5.0), stats.norm(scale=5.0), "Gaussian"),
+    (Gaussian(sigma=1.0), stats.norm(scale=1.0), "narrow Gaussian"),
 ):
 
     def own_trials(size, peer_size, law, scipy_law):

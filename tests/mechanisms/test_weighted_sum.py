@@ -1,6 +1,7 @@
 """Weighted sums against closed forms, brute force, high precision and simulation."""
 
 from functools import reduce
+from itertools import accumulate
 
 import mpmath
 import numpy as np
@@ -101,6 +102,26 @@ def test_difference_of_two_laplace_of_equal_scale():
     expected = -x / 2 + np.log(0.5 + x / 8)
     assert np.max(np.abs(np.expm1(total.logsf(x) - expected))) < 1e-12
     assert np.allclose(total.cdf(-x), total.sf(x), rtol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [0.02, 0.4, 3.0, 60.0])
+def test_two_geometric_of_equal_scale(scale):
+    total = WeightedSum([0.3, -0.3], Geometric(scale=scale))
+    reach = np.unique(np.rint(np.append(np.arange(4.0), scale * np.array([0.7, 5.0, 40.0]))))
+    with mpmath.workdps(50):
+        a = mpmath.exp(-1 / mpmath.mpf(scale))
+        mass = ((1 - a) / (1 + a)) ** 2
+        # either noise between 0 and k, or both beyond, where distances add up
+        beyond = 2 * mpmath.nsum(lambda j: a ** (2 * j), [1, mpmath.inf])
+        atoms = [mass * a**k * (k + 1 + beyond) for k in range(int(reach[-1] + 100 * scale) + 2)]
+        tails = list(accumulate(reversed(atoms)))[::-1]
+        assert relative(total.logpmf(0.3 * reach), [atoms[int(k)] for k in reach]) < 1e-13
+        assert relative(total.logsf(0.3 * reach), [tails[int(k) + 1] for k in reach]) < 1e-13
+    q = np.array([float(tails[int(k) + 1]) for k in reach])
+    held = q > 1e-300
+    np.testing.assert_allclose(total.isf(q[held] * (1 + 1e-9)), 0.3 * reach[held], atol=1e-9)
+    near = q > 1e-3
+    np.testing.assert_allclose(total.ppf(1 - q[near] * (1 + 1e-9)), 0.3 * reach[near], atol=1e-9)
 
 
 @pytest.mark.parametrize("ratio", [1.0 + 1e-6, 1.5, 40.0, 1e5, 1e9])

@@ -30,6 +30,7 @@ from dpinfer.mechanisms._sums.series import FourierSum, lattice_series, short_se
 from dpinfer.mechanisms._sums.terms import (
     Block,
     CentredUniform,
+    EqualPair,
     Route,
     SingleTerm,
     Tails,
@@ -37,7 +38,7 @@ from dpinfer.mechanisms._sums.terms import (
     UniformSum,
 )
 from dpinfer.mechanisms.law import IntegerLaw, ParametricLaw
-from dpinfer.mechanisms.laws import Exact, Gaussian, Laplace
+from dpinfer.mechanisms.laws import Exact, Gaussian, Geometric, Laplace
 from dpinfer.mechanisms.tulap import Tulap
 
 SPAN = 60.0
@@ -91,7 +92,7 @@ class LatticeTerms:
         return len(self.terms) == 1 and float(self.terms.blocks[0].counts[0]) == 1.0
 
     def route(self, atol: float = GIVEN) -> Route | None:
-        if (few := single_term(self.terms, atol) or two_integers(self.terms)) is not None:
+        if (few := closed_form(self.terms, atol) or two_integers(self.terms)) is not None:
             return few
         cheap = LatticeContour.takes(self.terms, self.spacing) and self.points > SMALL_LATTICE
         if cheap or self.points > MAX_LATTICE:
@@ -103,7 +104,7 @@ class LatticeTerms:
 
     def table(self, atol: float) -> Tails | None:
         """Return the law of the part for very many points, where far tails need no accuracy."""
-        found = single_term(self.terms, atol)
+        found = closed_form(self.terms, atol)
         if found is None and self.points <= MAX_LATTICE:
             return LatticeTable(self.terms, self.spacing, atol=atol)
         return found or self.route(atol)
@@ -120,11 +121,14 @@ class LatticeTerms:
         return (k * self.spacing, np.exp(law._logpmf(k))), 2.0 * float(np.exp(-loss))
 
 
-def single_term(terms: Terms, atol: float = GIVEN) -> Route | None:
-    if len(terms) != 1 or terms.blocks[0].counts[0] != 1:
+def closed_form(terms: Terms, atol: float = GIVEN) -> Route | None:
+    if len(terms) != 1:
         return None
     block = terms.blocks[0]
-    return SingleTerm(block.law._take(0), float(block.weights[0]), atol=atol)
+    law, count, weight = block.law._take(0), block.counts[0], float(block.weights[0])
+    if count == 2 and isinstance(law, Laplace | Geometric):
+        return EqualPair(law, weight, atol=atol)
+    return SingleTerm(law, weight, atol=atol) if count == 1 else None
 
 
 def one_lattice(terms: Terms, *, largest: float | None = None) -> LatticeTerms | None:
@@ -184,7 +188,7 @@ def tulap_and_another(terms: Terms) -> Route | None:
     if not parts or not isinstance(listed := parts[0].law._take(0), Tulap):
         return None
     if len(parts) == 1:
-        return single_term(Terms(parts))
+        return closed_form(Terms(parts))
     a, b = (float(part.weights[0]) for part in parts)
     other = parts[1].law._take(0)
     if isinstance(other, IntegerLaw):
@@ -229,7 +233,7 @@ _EXCESS: dict[type[ParametricLaw], Callable[[Any, FloatArray], FloatArray]] = {
 
 def smooth_route(terms: Terms) -> Tails | None:
     """Take a law with a density, whose tail is cheap at very many points."""
-    if (alone := single_term(terms)) is not None:
+    if (alone := closed_form(terms)) is not None:
         return alone
     if terms.consist_of(CentredUniform):
         (block,) = terms.blocks
@@ -362,7 +366,7 @@ def _smooth(terms: Terms) -> Route | None:
 
 ROUTES: tuple[Callable[[Terms], Route | None], ...] = (
     _point_mass,
-    single_term,
+    closed_form,
     tulap_and_another,
     _smooth,
     two_integers,

@@ -179,6 +179,9 @@ def _snapped(ratio: FloatArray, atol: float) -> FloatArray:
     return snapped(ratio, np.minimum(atol + ATOM_RTOL * ratio, 0.25))
 
 
+_NEWTON = 12
+
+
 class SingleTerm(Route):
     """One noise times one weight: the scaled law itself, in closed form."""
 
@@ -216,6 +219,52 @@ class SingleTerm(Route):
         if strict and self._law.is_integer:
             return -self._law._ppf(q) * self._weight
         return self._law._isf(q) * self._weight
+
+
+class EqualPair(Route):
+    """Two independent noises of one Laplace or geometric law times one weight.
+
+    With y = x/scale, P(S >= x) = P(S >= 0)·exp(-y)·(1 + y/A) for x >= 0, whole where the noise is.
+    """
+
+    name = "closed form"
+    error_bound = 1e-15
+
+    def __init__(self, law: Laplace | Geometric, weight: float, *, atol: float = GIVEN) -> None:
+        self._weight, self._atol, self._scale = weight, atol, float(law.scale)
+        self.spacing = weight if law.is_integer else 0.0
+        self._bend, self._half = 2.0, -np.log(2.0)
+        if law.is_integer:
+            a, step = np.exp(-1.0 / self._scale), -np.expm1(-1.0 / self._scale)
+            self._bend = (1.0 + 2.0 * a * a / (1.0 + a)) / step / self._scale
+            self._half = np.log1p(a + 2.0 * a * a) - 3.0 * np.log1p(a)
+            self._atom = 2.0 * np.log(step / (1.0 + a)), 1.0 + 2.0 * a * a / step / (1.0 + a)
+
+    def upper(self, x: FloatArray, closed: bool) -> FloatArray:
+        ratio = x / self._weight
+        if self.spacing:
+            ratio = lattice_floor(ratio, closed, self._atol) + 1.0
+        return self._log_tail(ratio / self._scale)
+
+    def _log_tail(self, y: FloatArray) -> FloatArray:
+        return np.asarray(np.log1p(y / self._bend) - y + self._half)
+
+    def log_mass(self, x: FloatArray) -> FloatArray:
+        k, at_atom = atom_at(x / self._weight, self._atol)
+        log, start = self._atom
+        return np.where(at_atom, np.log(k + start) - k / self._scale + log, -np.inf)
+
+    def log_density(self, x: FloatArray) -> FloatArray:
+        y = x / (self._weight * self._scale)
+        return np.asarray(np.log1p(y) - y - np.log(4.0 * self._weight * self._scale))
+
+    def upper_isf(self, q: FloatArray, strict: bool) -> FloatArray:
+        # the logarithm is concave in y: a step of Newton's ends beyond the root, and more come down
+        y, log = np.ones(q.shape), np.log(q)
+        for _ in range(_NEWTON):
+            y += (self._log_tail(y) - log) / (1.0 - 1.0 / (y + self._bend))
+        x = np.maximum(y, 0.0) * self._scale
+        return self._weight * (np.maximum(np.ceil(x) - 1.0, 0.0) if self.spacing else x)
 
 
 # Uniform noise on (-1/2, 1/2): a part of the Tulap law, which is not published on its own.
