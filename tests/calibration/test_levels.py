@@ -3,11 +3,11 @@
 A test is looked at in 18 settings for each kind of noise: 50, 500 and 5,000 observations, ε = 0.05,
 0.2 and 1, a balanced and a skewed null hypothesis. A rate that is above nominal by more than 4 of
 its standard errors is found anew from a fresh seed and 16 times as many releases, and that one
-counts: by accident it fails with a probability near 3e-5 · 3e-5 = 1e-9 (up to 1e-7 at the level
-1 %, where a binomial number has a longer tail than the normal law). Tests whose null distribution
-is exact, or simulated where the hypothesis is simple, have to keep every level. Those that take
-an estimate for the truth, and the limits for many observations, have to keep ``KNOWN``: what they
-were found to reject at most, as their docstrings say.
+counts: by accident it fails with a probability near 3e-5 · 3e-5 = 1e-9 (up to 1e-6 at the level
+1 % and 50 releases, as a binomial number has a longer tail than the normal law). Tests whose null
+distribution is exact, or simulated where the hypothesis is simple, have to keep every level. Those
+that take an estimate for the truth, and the limits for many observations, have to keep ``KNOWN``:
+what they were found to reject at most, as their docstrings say.
 
 ``test_size.py`` has exact rates, and ``test_contingency_size.py`` those of simulated tests of
 contingency tables, from more of them. ``-m study -k "test_level_everywhere and chisquare"`` runs
