@@ -351,17 +351,19 @@ class RelatedRows:
 
     @cached_property
     def _limits(self) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-        """Confidence limits of both proportions of each row."""
+        """Confidence limits of both proportions of each row; rows with equal counts share them."""
         level = 0.25 * self.nuisance_alpha
-        found = []
-        for row in range(self.counts[0].size):
-            relation = self._relation(EQUAL[self.compare], row)
-            limits = [
-                relation.plausible(which, y[[row]], _of_row(law, row), level)
-                for which, (y, law) in enumerate(zip(self.counts, self.noises, strict=True))
-            ]
-            found.append((limits[0], limits[1]))
-        return found
+        known: dict[tuple[int, float, float, int], tuple[float, float]] = {}
+
+        def limits(which: int, row: int) -> tuple[float, float]:
+            y, law = self.counts[which], self.noises[which]
+            key = which, float(y[row]), float(self.nobs[which][row]), row if law.shape else -1
+            if key not in known:
+                relation = self._relation(EQUAL[self.compare], row)
+                known[key] = relation.plausible(which, y[[row]], _of_row(law, row), level)
+            return known[key]
+
+        return [(limits(0, row), limits(1, row)) for row in range(self.counts[0].size)]
 
     def _relation(self, value: float, row: int) -> Relation:
         first, second = self.nobs

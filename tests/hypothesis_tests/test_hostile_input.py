@@ -261,10 +261,17 @@ def test_what_is_no_number_is_refused(name, argument):
     assert not taken
 
 
-@pytest.mark.parametrize("methods", [1, pytest.param(len(METHODS), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "methods",
+    [
+        1,
+        pytest.param(2, marks=pytest.mark.slow),
+        pytest.param(len(METHODS), marks=pytest.mark.study),
+    ],
+)
 @pytest.mark.parametrize(("name", "argument"), NUMBERS)
 def test_odd_numbers_are_refused_or_answered(name, argument, methods):
-    """Each value by one method, in turn, and by all."""
+    """Each value by one method, in turn, by two, and by all."""
     for place, value in enumerate(ODD.values(), NUMBERS.index((name, argument))):
         for step in range(methods):
             method = METHODS[(place + step) % len(METHODS)]

@@ -88,7 +88,7 @@ def curve(compare, value, second):
 )
 def test_size_by_enumeration(compare, value, alternative):
     """All outcomes of two small samples without noise: no level is exceeded along the curve."""
-    n1, n2 = 5, 6
+    n1, n2 = 4, 5
     x1, x2 = (part.ravel().astype(float) for part in np.meshgrid(range(n1 + 1), range(n2 + 1)))
     found = proportions_2indep(
         x1, n1, x2, n2, mechanism=Exact(), compare=compare, value=value, alternative=alternative
@@ -104,7 +104,7 @@ def test_size_by_enumeration(compare, value, alternative):
 @pytest.mark.slow
 @pytest.mark.parametrize(("compare", "value"), [("diff", 0.2), ("odds-ratio", 0.3)])
 def test_size_by_enumeration_with_noise(compare, value):
-    n1, n2, noise, reach = 4, 5, Geometric(scale=0.6), 7
+    n1, n2, noise, reach = 4, 5, Geometric(scale=0.5), 4  # beyond it with a chance of 2e-4
     grids = np.meshgrid(np.arange(-reach, n1 + reach + 1.0), np.arange(-reach, n2 + reach + 1.0))
     y1, y2 = (part.ravel() for part in grids)
     how = {"mechanism": noise, "compare": compare, "value": value}

@@ -231,17 +231,17 @@ def test_refusals_of_rates(change, error, message):
 
 @pytest.mark.slow
 def test_coverage_under_two_laws():
-    """30 series of 60 days; days of a series are dependent: 6 standard errors are about .05."""
+    """20 series of 60 days; days of a series are dependent: 6 standard errors are about .06."""
     rng, hits, pvalues = np.random.default_rng(3), [], []
     laws = [dpi.Laplace(scale=20.0)] * 30 + [dpi.Laplace(scale=5.0)] * 30
-    for _ in range(30):
+    for _ in range(20):
         f = 500 + np.cumsum(4.0 * rng.normal(size=60))
         y = f + np.array([law.rvs(rng=rng) for law in laws])
         fit = local_level(y, mechanism=laws, shift=30)
         hits.append(fit.conf_int().contains(f))
         pvalues.append(fit.shift_test().pvalue)
-    assert 0.9 < np.mean(hits) < 0.99
-    assert np.sum(np.less(pvalues, 0.05)) <= stats.binom.isf(1e-7, 30, 0.05)
+    assert 0.89 < np.mean(hits) < 0.998
+    assert np.sum(np.less(pvalues, 0.05)) <= stats.binom.isf(1e-7, 20, 0.05)
 
 
 @pytest.mark.parametrize("change", ["gap", "reversed", "words", "table", "levels"])

@@ -1,5 +1,7 @@
 """Chi-squared tests of combined tables, whose errors depend on one another."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -165,10 +167,18 @@ TESTS = {
         x, row_totals=[120, 180], small_expected="compute", **options
     ),
 }
-RUNS = pytest.mark.parametrize(
-    "runs", [pytest.param(200, marks=pytest.mark.slow), pytest.param(3000, marks=pytest.mark.study)]
-)
 SETTINGS = [(name, statistic) for name in TESTS for statistic in ("pearson", "projected")]
+
+
+def simulated():
+    """Each test and statistic with one of the laws in turn, and in a study with both."""
+    places = {name: place for place, name in enumerate(TESTS)}
+    found = []
+    for (name, statistic), (turn, law) in product(SETTINGS, enumerate(LAWS)):
+        found.append(pytest.param(name, statistic, law, 3000, marks=pytest.mark.study))
+        if (places[name] + (statistic == "projected") + turn) % 2:
+            found.append(pytest.param(name, statistic, law, 200, marks=pytest.mark.slow))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -185,9 +195,7 @@ def test_level_of_the_limit_under_gaussian_noise(name, statistic):
     assert (np.abs(found - LEVELS) < 6 * np.sqrt(LEVELS * (1 - LEVELS) / 200) + 0.015).all(), found
 
 
-@RUNS
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(("name", "statistic"), SETTINGS)
+@pytest.mark.parametrize(("name", "statistic", "law", "runs"), simulated())
 def test_level_of_the_simulation(name, statistic, law, runs):
     def test(x):
         return TESTS[name](x, statistic=statistic, method="monte-carlo", reps=199, rng=rng)
