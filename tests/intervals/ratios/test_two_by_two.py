@@ -143,9 +143,11 @@ def pmf(law, k):
 @pytest.mark.parametrize(
     ("law", "sizes"),
     [
-        (Exact(), (4, 6)),
-        pytest.param(Exact(), (20, 15), marks=pytest.mark.slow),
-        pytest.param(Geometric(scale=0.5), (6, 9), marks=pytest.mark.slow),
+        (Exact(), (3, 4)),
+        pytest.param(Exact(), (10, 8), marks=pytest.mark.slow),
+        pytest.param(Exact(), (20, 15), marks=pytest.mark.study),
+        pytest.param(Geometric(scale=0.5), (3, 5), marks=pytest.mark.slow),
+        pytest.param(Geometric(scale=0.5), (6, 9), marks=pytest.mark.study),
     ],
 )
 def test_default_intervals_cover_noise_and_sampling_by_enumeration(measure, law, sizes):
@@ -163,8 +165,8 @@ def test_default_intervals_cover_noise_and_sampling_by_enumeration(measure, law,
         tables, mechanism=laws, row_totals=sizes, uncertainty="noise+sampling", alpha=0.1
     )
     assert (found.method, found.notes) == ("exact", ())
-    for p in (0.002, 0.02, 0.1, 0.4, 0.9):
-        for q in (0.002, 0.05, 0.3, 0.7):
+    for p in (0.002, 0.02, 0.06, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9, 0.97):
+        for q in (0.002, 0.05, 0.1, 0.2, 0.3, 0.45, 0.55, 0.7, 0.8, 0.95):
             chances = [
                 np.convolve(stats.binom(n, risk).pmf(np.arange(n + 1)), noise)
                 for n, risk in zip(sizes, (p, q), strict=True)
