@@ -72,7 +72,7 @@ def truths(cells, regime):
     [
         (1, 1),
         (5, 1),
-        (60, 2),
+        (30, 2),
         pytest.param(400, 6, marks=pytest.mark.slow),
         pytest.param(60, 1, marks=pytest.mark.study),
         pytest.param(400, 1, marks=pytest.mark.study),
