@@ -192,16 +192,27 @@ def test_counts_of_a_known_total_are_covered_by_enumeration(counts, weights):
     assert upper.max() <= 5 * max(weights)
 
 
-@pytest.mark.parametrize("method", ["exact", "sparse"])
+TWENTY = {"0": np.zeros(20), "one": np.r_[200, np.zeros(19)], "30": np.full(20, 30.0)}
+"""Twenty counts, of which the last are for a study."""
+
+
 @pytest.mark.parametrize(
-    "counts",
-    [
-        pytest.param(np.zeros(20), marks=pytest.mark.slow, id="0"),
-        pytest.param(np.full(20, 30.0), marks=pytest.mark.study, id="30"),
-        pytest.param(np.r_[200, np.zeros(19)], marks=pytest.mark.slow, id="one"),
+    ("law", "counts", "method"),
+    [  # each law with both methods, one for each of the first counts, and the others in a study
+        pytest.param(
+            law,
+            TWENTY[name],
+            method,
+            id=f"{law!r}-{name}-{method}",
+            marks=pytest.mark.slow
+            if name != "30" and (row + column + turn) % 2
+            else pytest.mark.study,
+        )
+        for row, law in enumerate([NOISE, Laplace(scale=2.0), Gaussian(sigma=5.0)])
+        for column, name in enumerate(TWENTY)
+        for turn, method in enumerate(["exact", "sparse"])
     ],
 )
-@pytest.mark.parametrize("law", [NOISE, Laplace(scale=2.0), Gaussian(sigma=5.0)], ids=repr)
 def test_sums_of_twenty_counts_are_covered_in_simulations(law, counts, method):
     y = counts + law.rvs((500, 20), rng=7)
     lower, upper = blocks(y, [np.ones(20)], mechanism=law, method=method)

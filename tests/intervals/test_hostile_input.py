@@ -467,19 +467,34 @@ def test_what_is_no_number_is_refused(name, argument):
     assert taken == TAKEN.get(name, {}).get(argument, set())
 
 
+def in_turn_or_all(name, place, each):
+    """Methods for what stands at a place: one in turn, or each."""
+    methods = methods_of(name)
+    return methods if each else [methods[place % len(methods)]]
+
+
+EACH_OR_IN_TURN = pytest.mark.parametrize(
+    "each", [False, pytest.param(True, marks=pytest.mark.study)], ids=["in turn", "each"]
+)
+
+
+@EACH_OR_IN_TURN
 @pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
-def test_odd_numbers_are_refused_or_answered(name, argument):
-    for value in ODD.values():
-        for method in methods_of(name):
+def test_odd_numbers_are_refused_or_answered(name, argument, each):
+    """By one method in turn, or by each."""
+    for place, value in enumerate(ODD.values(), ARGUMENTS.index((name, argument))):
+        for method in in_turn_or_all(name, place, each):
             refused(name, **{argument: value}, **method)
 
 
+@EACH_OR_IN_TURN
 @pytest.mark.parametrize("name", [name for name in GOOD if "normal" not in name])
-def test_odd_mechanisms_are_refused_or_answered(name):
-    for kind, law in LAWS.items():
+def test_odd_mechanisms_are_refused_or_answered(name, each):
+    """By one method in turn, or by each."""
+    for place, (kind, law) in enumerate(LAWS.items(), list(GOOD).index(name)):
         if kind == "sum" and name in SLOW_WITH_SUMS:
             continue
-        for method in methods_of(name):
+        for method in in_turn_or_all(name, place, each):
             refused(name, mechanism=law, **method)
     assert not [kind for kind, law in NO_LAW.items() if not refused(name, mechanism=law)]
 

@@ -1,5 +1,6 @@
 """Sets for the largest, ranks and the value of the winner: constants, enumeration, refusals."""
 
+from functools import cache
 from itertools import combinations, product
 
 import numpy as np
@@ -58,7 +59,9 @@ def test_top(m, c):
         assert found["possibly"].to_numpy()[m:].any() != sure
 
 
+@cache
 def _statements(y, law, alpha):
+    """Of values in a tuple, once for all truths."""
     found = ranking(y, mechanism=law, alpha=alpha)
     one, every = found.ranks(), found.ranks(simultaneous=True)
     top = found.top(2)
@@ -73,14 +76,10 @@ def test_levels_by_enumeration(truth):
     alpha, f = 0.1, np.array(truth, dtype=float)
     support = np.arange(-4.0, 5.0)
     missed = dict.fromkeys(("best", "one", "every", "winner"), 0.0)
-    known = {}
     for e in product(support, repeat=3):
         p = float(np.prod(WHOLE.pmf(np.array(e))))
         y = f + e
-        key = tuple(y - y[0])
-        if key not in known:
-            known[key] = _statements(y - y[0], WHOLE, alpha)
-        best, one, every, top, interval = known[key]
+        best, one, every, top, interval = _statements(tuple(y - y[0]), WHOLE, alpha)
         winner, moved = int(np.argmax(y)), y[0]
         largest = np.flatnonzero(f == f.max())
         missed["best"] = missed["best"] + p * (~best.to_numpy()[largest]).astype(float)

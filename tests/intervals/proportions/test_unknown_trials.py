@@ -49,7 +49,8 @@ def test_no_noise_in_the_number_is_a_known_number():
     [
         (2, False),
         pytest.param(2, True, marks=pytest.mark.slow),
-        pytest.param(12, False, marks=pytest.mark.slow),
+        pytest.param(7, False, marks=pytest.mark.slow),
+        pytest.param(12, False, marks=pytest.mark.study),
         pytest.param(12, True, marks=pytest.mark.study),
     ],
 )

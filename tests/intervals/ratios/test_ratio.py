@@ -210,8 +210,10 @@ def test_coverage_on_a_grid(noise, alpha, reps):
     rng = np.random.default_rng(9)
     # six standard deviations: 1e-9 for each of the 24 × 20
     bound = 6 * np.sqrt(alpha * (1 - alpha) / reps)
-    for f1 in (0, 1, 7, 100):
-        for f2 in (1, -3, 15, 90, 1000):
+    for row, f1 in enumerate((0, 1, 7, 100)):
+        for column, f2 in enumerate((1, -3, 15, 90, 1000)):
+            if reps < 100_000 and (row + column) % 2 == (alpha == 0.05):
+                continue  # each second pair of counts, the others at the next level
             y1, y2 = (f + law.rvs(reps, rng=rng) for f, law in zip((f1, f2), noise, strict=True))
             covered = ratio_confint(y1, y2, mechanism=noise, alpha=alpha).contains(f1 / f2).mean()
             assert covered >= 1 - alpha - bound
