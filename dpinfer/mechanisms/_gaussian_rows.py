@@ -9,8 +9,10 @@ tail of X beyond it is added: the terms are log-concave, and fall off on either 
 at least as fast as the noise does. Both tails at once, where they are not small, are 1 less what is
 between them: one sum on the imaginary line, without a saddle point.
 
-Of many rows that share all but n and t, tails beside wide noise, and those of X beyond the reach of
-narrow noise, are interpolated: the integrals that give them are analytic in n and t.
+Of many rows that share all but n and t, tails are interpolated: the integrals that give them are
+analytic in n and t. Beside narrow noise, what recurs with the period 2πi of E[exp(zX)] is one such
+integral for each period, and a wave in the fraction of t; where X varies too little for that, its
+tails beyond the reach of the noise are interpolated.
 """
 
 from __future__ import annotations
