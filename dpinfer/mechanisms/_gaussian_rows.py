@@ -241,11 +241,11 @@ def _sine(x: FloatArray) -> FloatArray:
     return np.asarray(2.0 * half / (1.0 + np.square(half)))
 
 
-Own = tuple[Counts, FloatArray, FloatArray, FloatArray, FloatArray]
+Integrand = tuple[Counts, FloatArray, FloatArray, FloatArray, FloatArray]
 
 
-class Line(NamedTuple):
-    """Vertical lines through c; ``height`` is the logarithm of E[exp(c(T - t))]."""
+class Tilted(NamedTuple):
+    """Laws of X tilted by c, where lines cross; ``height`` is the logarithm of E[exp(c(T - t))]."""
 
     law: Counts
     c: FloatArray
@@ -255,7 +255,7 @@ class Line(NamedTuple):
 
     def nodes(
         self, extent: FloatArray, sigma: FloatArray, sign: FloatArray
-    ) -> Iterator[tuple[Rows, FloatArray, Own]]:
+    ) -> Iterator[tuple[Rows, FloatArray, Integrand]]:
         """Yield rows, their nodes y >= 0 and what their integrands need."""
         step = 2.0 * np.pi / self.period
         count = np.where(self.height > _LOWEST, np.ceil(extent / step) + 1.0, 0.0)
@@ -286,13 +286,13 @@ class Lines(NamedTuple):
 
     def by_rule(self, noise: GaussianNoise) -> FloatArray:
         """Trapezoidal rule on the vertical line through the saddle point."""
-        line = self._line()
+        tilted = self._tilted()
         total = np.zeros(self.t.size)
-        extent = _extent(line.law.variance, np.square(self.sigma))
-        for at, y, own in line.nodes(extent, self.sigma, self.sign):
+        extent = _extent(tilted.law.variance, np.square(self.sigma))
+        for at, y, own in tilted.nodes(extent, self.sigma, self.sign):
             total[at] = _nodes(*own, y, noise.is_integer)
         # E[exp(c(T - t))] is exp(height), which may be too small for a factor
-        return np.asarray(np.maximum(line.scaled(total) - line.known(self.excess), 0.0))
+        return np.asarray(np.maximum(tilted.scaled(total) - tilted.known(self.excess), 0.0))
 
     def by_turns(self, noise: GaussianNoise, turns: int) -> FloatArray:
         """Return S_0, 2·Re S_1, 2·Im S_1, …, beside narrow noise; NaN where X varies little.
@@ -300,22 +300,22 @@ class Lines(NamedTuple):
         E[exp(sX)] has the period 2πi. Of the integral over s, S_m is what surrounds 2πim, without
         exp(-2πimt); it changes as slowly with t as if X were not whole. Whole noise has S_0 alone.
         """
-        line = self._line()
+        tilted = self._tilted()
         total = np.zeros((1 if noise.is_integer else 1 + 2 * turns, self.t.size))
-        extent = _extent_of_counts(line.law.variance)
-        for at, y, own in line.nodes(extent, self.sigma, self.sign):
+        extent = _extent_of_counts(tilted.law.variance)
+        for at, y, own in tilted.nodes(extent, self.sigma, self.sign):
             total[:, at] = _turning_nodes(*own, y, noise.is_integer, turns)
-        total = line.scaled(total)
-        total[0] -= line.known(self.excess)
+        total = tilted.scaled(total)
+        total[0] -= tilted.known(self.excess)
         return np.where(np.isnan(extent), np.nan, total)
 
-    def _line(self) -> Line:
+    def _tilted(self) -> Tilted:
         c, variance = self._saddle(), np.square(self.sigma)
         law, gain = self.counts.moved(self.sign * np.minimum(c, _MOST_TILT))
         off = self.sign * (gain - self.excess) + variance * c
         height = c * (off - 0.5 * variance * c) - self.counts.log_decline(gain)
         period = bernstein_radius(law.variance + variance, _DEPTH) + np.abs(off)
-        return Line(law, c, off, height, period)
+        return Tilted(law, c, off, height, period)
 
     def _saddle(self) -> FloatArray:
         """Where the mean of the tilted law is about t, and at least one over its spread."""

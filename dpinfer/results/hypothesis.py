@@ -133,7 +133,7 @@ class HypothesisResult(Rows, Plotted):
                 array = array.reshape(-1)[0]  # one number for all tests takes the room of one
             if name == "pvalue_error":
                 error = array
-            if name == "pvalue" and error.any():
+            if name == "pvalue":
                 array = np.maximum(array, error)
             if shape:
                 array = np.broadcast_to(array if name == "pvalue" else freeze(array), shape)

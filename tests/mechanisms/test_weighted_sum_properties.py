@@ -70,7 +70,7 @@ def test_tails_go_on_falling(pairs):
     assert np.all(chernoff[known] >= x[known] * (1 - 1e-6) - 2 * total.std)
 
 
-@settings(FUZZ, max_examples=20)
+@FUZZ
 @given(terms, st.lists(st.floats(1e-6, 0.499), min_size=1, max_size=4))
 def test_quantiles_invert_tails(pairs, probabilities):
     total = build(pairs)
