@@ -11,8 +11,8 @@ between them: one sum on the imaginary line, without a saddle point.
 
 Of many rows that share all but n and t, tails are interpolated: the integrals that give them are
 analytic in n and t. Beside narrow noise, what recurs with the period 2πi of E[exp(zX)] is one such
-integral for each period, and a wave in the fraction of t; where X varies too little for that, its
-tails beyond the reach of the noise are interpolated.
+integral for each period, and a wave in the fraction of t; where X varies too little for that, rows
+around one whole number share the sums over the reach of the noise, as polynomials in t.
 """
 
 from __future__ import annotations
@@ -96,8 +96,9 @@ def gaussian_tail(
         t, excess = np.where(nothing, t - excess, t), np.where(nothing, 0.0, excess)
     tail = _smooth_tail(counts, noise, sigma, t, excess, sign)
     with np.errstate(all="ignore"):
-        beyond = _beyond_reach(counts, sigma, t, excess, sign)
         left = np.flatnonzero(np.isnan(tail))
+        beyond = np.full(t.size, np.nan)
+        beyond[left] = _beyond_reach(Lines(counts, sigma, t, excess, sign).take(left))
         for start in range(0, left.size, _LINES):
             rows = left[start : start + _LINES]
             lines = Lines(counts.take(rows), sigma[rows], t[rows], excess[rows], sign[rows])
@@ -341,10 +342,29 @@ class Lines(NamedTuple):
                 break
         return np.maximum(c, 1.0 / spread)
 
-    def by_terms(self, noise: GaussianNoise, beyond: FloatArray) -> FloatArray:
+    def polynomials(self, noise: GaussianNoise) -> FloatArray:
+        """Return Chebyshev coefficients, (degrees, m), for tails beyond t - 1/2 to t + 1/2.
+
+        The noise is narrow and t whole; the variable is twice the distance, times the sign. NaN
+        where they would lose digits.
+        """
+        found = np.empty((_parts(noise), self.t.size))
+        for sign in (1.0, -1.0):
+            rows = np.flatnonzero(self.sign == sign)
+            if rows.size:
+                some = self.take(rows)
+                end = some.t + sign * _reach(some.sigma)
+                beyond = _beyond(some.counts, end, some.counts.excess(end), some.sign, Fall.value)
+                found[:, rows] = some.by_terms(noise, beyond, polynomials=True)
+        return found
+
+    def by_terms(
+        self, noise: GaussianNoise, beyond: FloatArray, *, polynomials: bool = False
+    ) -> FloatArray:
         """Sum over the reach of the noise around t, and the tail of X beyond; of one sign.
 
-        ``beyond`` is the latter over the last P(X = k) that is summed.
+        ``beyond`` is the latter over the last P(X = k) that is summed. For ``polynomials`` see
+        there.
         """
         counts, last, sign = self.counts, self.counts.last, float(self.sign[0])
         middle, reach = np.rint(self.t), _reach(self.sigma)
@@ -362,18 +382,24 @@ class Lines(NamedTuple):
         first, final = (middle - back, end) if sign > 0.0 else (end, middle + back)
         anchor = np.clip(counts.mode, np.maximum(first, 0.0), np.minimum(final, last))
         size = counts.peak(anchor) * np.exp(-counts.log_decline(counts.excess(anchor)))
-        tail, at = np.empty(self.t.size), np.arange(self.t.size)
+        degrees = _parts(noise) if polynomials else 1
+        tail, at = np.empty((degrees, self.t.size)), np.arange(self.t.size)
         for rows in batches(back + reach + 1.0, _BLOCK):
             before = back[rows].max()
             steps = np.arange(-before, reach[rows].max() + 1.0)[:, np.newaxis]
             place = (sign * (anchor - middle)[rows] + before).astype(np.intp)
             masses = _masses(counts.take(rows), middle[rows] + sign * steps, sign, place)
-            part = sign * (self.t - middle)[rows]
-            weights = _reached(_taken(noise, rows), steps, part, reach[rows], fall[rows])
-            total = np.einsum("ij,ij->j", masses, np.broadcast_to(weights, masses.shape))
-            total += masses[(reach[rows] + before).astype(np.intp), at[: rows.size]] * beyond[rows]
-            tail[rows] = size[rows] * total
-        return tail
+            if polynomials:
+                total = _sums(_noise_table(noise, steps).T, masses)
+            else:
+                part = sign * (self.t - middle)[rows]
+                weights = _reached(_taken(noise, rows), steps, part, reach[rows], fall[rows])
+                total = np.einsum("ij,ij->j", masses, np.broadcast_to(weights, masses.shape))
+                total = total[np.newaxis]
+            end = (reach[rows] + before).astype(np.intp)
+            total[0] += masses[end, at[: rows.size]] * beyond[rows]
+            tail[:, rows] = size[rows] * total
+        return np.where(fall < _MOST_FALL, tail, np.nan) if polynomials else tail[0]
 
 
 def _taken(noise: GaussianNoise, rows: Rows) -> GaussianNoise:
@@ -578,8 +604,8 @@ def _masses(counts: Counts, k: FloatArray, sign: float, place: Rows) -> FloatArr
     return masses
 
 
-_PARTS, _SMOOTH = 25, 0.4
-"""So many Chebyshev nodes give the noise between two whole numbers to 1e-17 from this σ on."""
+_SMOOTH = 0.4
+"""From this σ on 24 Chebyshev nodes give the noise between two whole numbers to 1e-17."""
 
 _MOST_FALL = 3.0
 
@@ -593,10 +619,21 @@ def _reached(
     if not noise.shape and float(noise.sigma) >= _SMOOTH and float(fall.max()) < _MOST_FALL:
         # what is wrong by a fraction of P(e <= step + 1/2) is so by e^fall of it in the sum, which
         # has P(e <= step + 1 - part) times a P(X = k) that is smaller by e^-fall at most
-        nodes, fit = _chebyshev(_PARTS)
-        table = noise._cdf(steps - 0.5 * nodes) @ fit.T
-        return _sums(table, np.asarray(chebvander(2.0 * part, _PARTS - 1).T))
+        return _sums(_noise_table(noise, steps), _polynomials(2.0 * part, _parts(noise)))
     return np.where(steps <= reach, noise._cdf(steps - part), 0.0)
+
+
+def _parts(noise: GaussianNoise) -> int:
+    """Chebyshev nodes that give the noise between two whole numbers to 1e-17."""
+    return 1 if noise.is_integer else int(9.0 + 6.0 / min(float(np.ravel(noise.sigma)[0]), _SMOOTH))
+
+
+def _noise_table(noise: GaussianNoise, steps: FloatArray) -> FloatArray:
+    """Chebyshev coefficients of P(e <= step - part) in twice the part, for a column of steps."""
+    if noise.is_integer:
+        return noise._cdf(steps)
+    nodes, fit = _chebyshev(_parts(noise))
+    return np.asarray(noise._cdf(steps - 0.5 * nodes) @ fit.T)
 
 
 # Rows that differ in their number of trials, or rate, and their t only.
@@ -621,6 +658,9 @@ They fall by a factor of ten or more from one to the next, or are rounding.
 
 _BREAK_EVEN = 1.3
 
+_LITTLE, _DEGREES_AT_PLACES, _BREAK_EVEN_AT_PLACES = 64.0, 20, 3.0
+"""Where X varies less than this, places are gone through; nodes along n, and rows for each."""
+
 _ONE_THREAD = 1 << 17
 """Half of the multiplications from which on OpenBLAS starts threads."""
 
@@ -644,6 +684,10 @@ def _sums(table: FloatArray, terms: FloatArray) -> FloatArray:
     step, terms = max(1, _ONE_THREAD // table.size), terms[: table.shape[1]]
     pieces = (terms[:, start : start + step] for start in range(0, terms.shape[1], step))
     return np.concatenate([table @ piece for piece in pieces], axis=1)
+
+
+def _polynomials(x: FloatArray, size: int) -> FloatArray:
+    return np.asarray(chebvander(x, size - 1).T, dtype=np.float64)
 
 
 def _is_shared(counts: Counts, sigma: FloatArray) -> bool:
@@ -694,12 +738,93 @@ def _by_surface(
         for start in range(0, cell.size, _LINES):
             rows = cell[start : start + _LINES]
             u, w = 2.0 * (place[rows] - low[one]) - 1.0, 2.0 * (depth[rows] - step[one]) - 1.0
-            terms = chebvander(u, along.size - 1).T
+            terms = _polynomials(u, along.size)
             total = chebval(w, _sums(short[0], terms), tensor=False)
             for wave, table in zip(waves, short[1:], strict=True):
                 if table.size:
                     total += wave[rows] * chebval(w, _sums(table, terms), tensor=False)
             found[rows] = total
+    return found
+
+
+class _Place(NamedTuple):
+    """Rows with like n whose t is nearest to one whole number, and the n that give their tails."""
+
+    rows: Rows
+    nodes: FloatArray
+    whole: bool
+
+    @classmethod
+    def of(cls, rows: Rows, n: FloatArray, low: float, unit: float) -> _Place:
+        along, least = _chebyshev(_DEGREES_AT_PLACES)[0], n.min()
+        if n.max() - least < along.size and (n == np.rint(n)).all():
+            return cls(rows, np.arange(least, n.max() + 1.0), whole=True)
+        return cls(rows, np.square((low + 0.5 * (1.0 + along)) / unit), whole=False)
+
+    @property
+    def is_worthwhile(self) -> bool:
+        return self.rows.size >= _BREAK_EVEN_AT_PLACES * self.nodes.size
+
+    def terms(
+        self, tables: FloatArray, scale: FloatArray, n: FloatArray, u: FloatArray
+    ) -> FloatArray:
+        """Return tables of coefficients for each row, (degrees, m), but for the scale."""
+        if self.whole:
+            return tables[:, (n - self.nodes[0]).astype(np.intp)]
+        tables = tables * scale
+        nodes = _chebyshev(len(tables))[0][:, np.newaxis]
+        least = chebval(nodes, tables, tensor=False).min()
+        tables = tables @ _chebyshev(_DEGREES_AT_PLACES)[1].T
+        if not np.abs(tables[:, -1]).max() < _UNRESOLVED * least:
+            return np.full((1, n.size), np.nan)
+        return _sums(tables, _polynomials(u, _DEGREES_AT_PLACES))
+
+
+def _by_places(
+    counts: Counts, noise: GaussianNoise, t: FloatArray, excess: FloatArray, sign: FloatArray
+) -> FloatArray:
+    """Tails beside narrow noise where X varies little, around each whole number; or NaN.
+
+    Rows of like n and one whole number k nearest to t share the sums over the reach of the noise,
+    which are polynomials in t: for each n where these are few whole numbers, or else interpolated
+    in n, over what P(X = k) falls by, where the last coefficients show that the degree suffices.
+    """
+    found = np.full(t.size, np.nan)
+    middle = np.rint(t)
+    suits = (sign * excess >= 0.0) & (counts.variance < _LITTLE)
+    at = np.flatnonzero(suits & (middle >= 0.0) & (middle <= counts.last))
+    if at.size < _WORTHWHILE:
+        return found
+    # with a step of one, the mean moves by about the standard deviation of X
+    one = counts.take(at[:1])
+    unit = (2.0 * one.mean / np.sqrt(one.variance * one[0]))[0]
+    depth = unit * np.sqrt(counts[0][at])
+    low, k, up = np.floor(depth), middle[at], sign[at] > 0.0
+    key = (low * (k.max() + 1.0) + k) * 2.0 + up
+    order = np.argsort(key, kind="stable")
+    places = [
+        _Place.of(cell, counts[0][at[cell]], low[cell[0]], unit)
+        for cell in np.split(order, np.flatnonzero(np.diff(key[order])) + 1)
+    ]
+    places = [place for place in places if place.is_worthwhile]
+    if not places:
+        return found
+    nodes = np.concatenate([place.nodes for place in places])
+    first = np.repeat([place.rows[0] for place in places], [place.nodes.size for place in places])
+    law = type(counts)(nodes, *(x.ravel()[0, ...] for x in counts[1:]))
+    noise = noise._take(np.zeros(1, dtype=np.intp)) if noise.shape else noise
+    away, sigma = law.excess(k[first]), np.full(nodes.size, np.ravel(noise.sigma)[0])
+    lines = Lines(law, sigma, k[first], away, sign[at][first])
+    tables = lines.polynomials(noise)
+    scale, ends = np.exp(law.log_decline(away)), np.cumsum([place.nodes.size for place in places])
+    for place, end in zip(places, ends, strict=True):
+        own, rows = slice(end - place.nodes.size, end), at[place.rows]
+        u = 2.0 * (depth[place.rows] - low[place.rows[0]]) - 1.0
+        terms = place.terms(tables[:, own], scale[own], counts[0][rows], u)
+        part = t[rows] - middle[rows]
+        found[rows] = chebval(2.0 * sign[rows] * part, terms, tensor=False)
+        if not place.whole:
+            found[rows] *= np.exp(-counts.take(rows).log_decline(excess[rows] - part))
     return found
 
 
@@ -717,11 +842,29 @@ def _smooth_tail(
     excess: FloatArray,
     sign: FloatArray,
 ) -> FloatArray:
-    """Tails interpolated over exp(-z²/2) where many rows share the noise; or NaN."""
+    """Tails where many rows share the noise, and sums or integrals of others serve them; or NaN."""
     if not _is_shared(counts, sigma) or sigma[0] < _NARROWEST_SMOOTH:
         return np.full(sigma.size, np.nan)
-    variance = float(sigma[0]) ** 2
-    turns = int(np.sqrt(_NO_TURN / variance)) if sigma[0] < _NARROW else 0
+    with np.errstate(all="ignore"):
+        found = _by_integrals(counts, noise, float(sigma[0]), t, excess, sign)
+        left = np.flatnonzero(np.isnan(found))
+        if left.size and sigma[0] < _NARROW:
+            some = t[left], excess[left], sign[left]
+            found[left] = _by_places(counts.take(left), noise, *some)
+        return found
+
+
+def _by_integrals(
+    counts: Counts,
+    noise: GaussianNoise,
+    sigma: float,
+    t: FloatArray,
+    excess: FloatArray,
+    sign: FloatArray,
+) -> FloatArray:
+    """Interpolate integrals on a vertical line, one for each period that matters; or NaN."""
+    variance, narrow = sigma * sigma, sigma < _NARROW
+    turns = int(np.sqrt(_NO_TURN / variance)) if narrow else 0
     # cosines and sines of m times 2πt
     waves: list[FloatArray] = []
     if turns and not noise.is_integer:
@@ -732,21 +875,18 @@ def _smooth_tail(
             waves += [x * cosine - y * sine, x * sine + y * cosine]
 
     def method(law: Counts, distance: FloatArray, sign: FloatArray) -> FloatArray:
-        away, own = sign * distance, np.full(distance.size, sigma[0])
+        away, own = sign * distance, np.full(distance.size, sigma)
         lines = Lines(law, own, law.mean + away, away, sign)
-        found = lines.by_turns(noise, turns) if sigma[0] < _NARROW else lines.by_rule(noise)
+        found = lines.by_turns(noise, turns) if narrow else lines.by_rule(noise)
         return found * np.exp(0.5 * np.square(distance) / (law.variance + variance))
 
-    with np.errstate(all="ignore"):
-        z = sign * excess / np.sqrt(counts.variance + variance)
-        found = _by_surface(counts, variance, z, sign, method, waves)
-        return found * np.exp(-0.5 * np.square(z))
+    z = sign * excess / np.sqrt(counts.variance + variance)
+    return _by_surface(counts, variance, z, sign, method, waves) * np.exp(-0.5 * np.square(z))
 
 
-def _beyond_reach(
-    counts: Counts, sigma: FloatArray, t: FloatArray, excess: FloatArray, sign: FloatArray
-) -> FloatArray:
+def _beyond_reach(lines: Lines) -> FloatArray:
     """P(X beyond the reach of narrow noise around t)/P(X = the last within)."""
+    counts, sigma, t, excess, sign = lines
 
     def method(law: Counts, distance: FloatArray, sign: FloatArray) -> FloatArray:
         away = sign * distance
