@@ -52,13 +52,13 @@ from dpinfer._planning.replicates import (
 from dpinfer.errors import InvalidParameterError
 from dpinfer.estimation.published import SMALLEST_VALUE
 from dpinfer.estimation.targets import checked_weights
+from dpinfer.hypothesis_tests._noise_only import NoiseOnly
 from dpinfer.hypothesis_tests._one_count import LARGEST_RATE, OneCount, collapse
 from dpinfer.hypothesis_tests._scores import NoisyScores
 from dpinfer.hypothesis_tests.counts import (
     STATISTICS,
     DrawTables,
     Method,
-    NoiseOnly,
     Statistic,
     checked_method,
     differences,

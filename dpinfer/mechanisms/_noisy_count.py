@@ -19,7 +19,8 @@ from dpinfer._numerics.counts import (
 )
 from dpinfer._numerics.lattice import alike, batches
 from dpinfer.errors import InvalidParameterError
-from dpinfer.mechanisms._gaussian_rows import GaussianNoise, gaussian_outside, gaussian_tail
+from dpinfer.mechanisms._gaussian_lines import GaussianNoise
+from dpinfer.mechanisms._gaussian_rows import gaussian_outside, gaussian_tail
 from dpinfer.mechanisms._row_tails import (
     Counts,
     Edge,
