@@ -268,18 +268,30 @@ def _stepped(terms: Terms, classes: list[LatticeTerms], smooth: Terms, rest: Tai
     return None if wide is None else SteppedSum(rest, reach, wide, terms.grid)
 
 
-def several_lattices(terms: Terms) -> Route | None:
-    """Whole-numbered noises on a few lattices that have no common refinement."""
+def several_lattices(terms: Terms, most: int = FEW_ATOMS) -> Route | None:
+    """Whole-numbered noises on a few lattices that have no common refinement, or a fine one."""
     classes = None if len(terms.continuous) else lattices(terms)
     if classes is None or len(classes) < 2:
         return None
     classes.sort(key=lambda part: part.points)
     points = [part.points for part in classes]
-    if np.prod(points[:-1]) <= MAX_ATOMS:
+    if np.prod(points[:-1]) <= most:
         # differences of a point and an atom have the rounding errors of both
         rounding = ROUNDING * _width(terms) / classes[-1].spacing
         rest = classes[-1].table(max(TIGHT, rounding))
         return None if rest is None else _convolved(terms, classes[:-1], rest)
+    return None
+
+
+def many_lattices(terms: Terms) -> Route | None:
+    """Take the same with many more atoms, where nothing cheaper is accurate."""
+    if (found := several_lattices(terms, MAX_ATOMS)) is not None:
+        return found
+    classes = None if len(terms.continuous) else lattices(terms)
+    if classes is None:
+        return None
+    classes.sort(key=lambda part: part.points)
+    points = [part.points for part in classes]
     # meet in the middle: a sorted table of half of the parts
     for number in range(1, len(classes) - 1):
         if np.prod(points[:number]) <= MAX_HALF and np.prod(points[number:]) <= MAX_TABLE:
@@ -373,8 +385,9 @@ ROUTES: tuple[Callable[[Terms], Route | None], ...] = (
     lattice,
     lattice_and_smooth,
     short_series,
+    several_lattices,
     fine_lattice,
     large_lattice_and_smooth,
-    several_lattices,
+    many_lattices,
     FourierSum,
 )
