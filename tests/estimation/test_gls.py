@@ -266,7 +266,7 @@ def test_a_release_brings_its_own_workload():
 workloads = st.tuples(st.integers(1, 7), st.integers(1, 5), st.integers(0, 2**32 - 1))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(workloads)
 def test_random_workloads_match_the_definition(shape):
     m, n, seed = shape

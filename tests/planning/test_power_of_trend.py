@@ -186,6 +186,7 @@ def test_solving_is_the_inverse_of_power(method, alternative):
         assert found == pytest.approx(value, rel=1e-6)
 
 
+@pytest.mark.thinned("alternative", "method", every=2)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("method", ["monte-carlo", "asymptotic"])
 def test_power_of_a_trend_of_proportions_is_how_often_the_test_rejects(method, alternative):

@@ -97,6 +97,7 @@ def test_simulation_meets_the_limit(statistic):
     assert abs(limit.pvalue - simulated.pvalue) < 6 * simulated.mc_error + 4e-3
 
 
+@pytest.mark.thinned("nobs", "noise", every=2)
 @pytest.mark.parametrize("nobs", [2000, None])
 @pytest.mark.parametrize("noise", [Laplace(scale=5.0), Gaussian(sigma=10.0)], ids=repr)
 def test_level_of_the_limit(noise, nobs):

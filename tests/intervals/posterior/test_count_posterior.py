@@ -89,6 +89,7 @@ def values_for(noise):
     return values[values >= least]
 
 
+@pytest.mark.thinned("noise", "name", every=2)
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize("name", PRIORS)
 def test_is_prior_times_likelihood(noise, name):
@@ -117,6 +118,7 @@ def test_is_prior_times_likelihood(noise, name):
             np.testing.assert_allclose(marginal, log_total, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.thinned("noise", "name", every=2)
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize("name", PRIORS)
 def test_quantiles_and_intervals_by_brute_force(noise, name):
@@ -315,6 +317,7 @@ def test_counts_of_zero_mean_are_zero():
     np.testing.assert_array_equal(posterior.mean, [0.0, 4.0])
 
 
+@pytest.mark.thinned("kind", "noise", "prior", every=2)
 @pytest.mark.parametrize("kind", ["hdi", "equal-tailed"])
 @pytest.mark.parametrize("noise", [Laplace(scale=3.0), Geometric(scale=3.0)], ids=repr)
 @pytest.mark.parametrize(
@@ -549,6 +552,7 @@ SELECTED = [
 ]
 
 
+@pytest.mark.thinned("values", "law", "name", every=2)
 @pytest.mark.parametrize(("values", "rule"), SELECTED, ids=["threshold", "from 0", "both", "all"])
 @pytest.mark.parametrize(
     "law",

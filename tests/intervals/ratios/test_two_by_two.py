@@ -72,6 +72,7 @@ def test_delta_method_by_differences(measure):
     assert "approximate" in interval.notes[0]
 
 
+@pytest.mark.thinned("measure", "noise", "known", every=2)
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("noise", [Laplace(scale=2.0), Geometric(scale=1.0)])
 @pytest.mark.parametrize("known", [False, True])
@@ -143,7 +144,7 @@ def pmf(law, k):
 @pytest.mark.parametrize(
     ("law", "sizes"),
     [
-        (Exact(), (3, 4)),
+        (Exact(), (2, 3)),
         pytest.param(Exact(), (10, 8), marks=pytest.mark.slow),
         pytest.param(Exact(), (20, 15), marks=pytest.mark.study),
         pytest.param(Geometric(scale=0.5), (3, 5), marks=pytest.mark.slow),
@@ -188,6 +189,7 @@ def test_intervals_with_unknown_sizes_cover_noise_and_sampling(measure):
     assert found.contains(MEASURES[measure](*risks)).mean() >= 0.7
 
 
+@pytest.mark.thinned("noise", "measure", every=2)
 @pytest.mark.parametrize(
     "noise",
     [
@@ -253,20 +255,20 @@ def test_many_tables_at_once():
 
 @pytest.mark.parametrize("columns", [1, 2])
 def test_noisy_totals_cover_noise_and_sampling(columns):
-    # of 6 with .99 or more, fewer than 2 by accident with probability 6e-10
+    # of 4 with .99 or more, none by accident with probability 1e-8
     rng, law, own = np.random.default_rng(4), Geometric(scale=1.0), Geometric(scale=2.0)
     sizes, risks = np.array([200, 300]), np.array([0.3, 0.2])
-    events = rng.binomial(sizes, risks, (6, 2))
-    tables = np.stack([events, sizes - events], axis=2) + law.rvs((6, 2, 2), rng=rng)
+    events = rng.binomial(sizes, risks, (4, 2))
+    tables = np.stack([events, sizes - events], axis=2) + law.rvs((4, 2, 2), rng=rng)
     found = risk_difference_confint(
         tables[..., :columns],
         mechanism=law,
-        row_totals=sizes + own.rvs((6, 2), rng=rng),
+        row_totals=sizes + own.rvs((4, 2), rng=rng),
         row_totals_mechanism=own,
         uncertainty="noise+sampling",
         alpha=0.01,
     )
-    assert found.contains(0.1).sum() >= 2
+    assert found.contains(0.1).any()
 
 
 @pytest.mark.parametrize("measure", MEASURES)
