@@ -1,5 +1,6 @@
 """What holds for every test, the same draws in every run; and what tests of several parts take."""
 
+import gc
 import itertools
 import os
 import shutil
@@ -48,13 +49,19 @@ def pytest_collection_modifyitems(items):
     here = Path(__file__).parent
     for item in items:
         thinned = item.get_closest_marker("thinned")
-        if (
-            thinned
-            and sum(item.callspec.indices[x] for x in thinned.args) % thinned.kwargs["every"]
-        ):
+        if thinned and sum(place(item, x) for x in thinned.args) % thinned.kwargs["every"]:
             item.add_marker(pytest.mark.study)
         if here not in item.path.parents or item.path.name == "test_readme.py":
             item.add_marker(pytest.mark.filterwarnings(f"error::{ROUNDED}"))
+
+
+def pytest_collection_finish():
+    """Leave all tests and modules, which stay to the end, out of what the collector looks through.
+
+    They are so many that each time takes 0.7 s, and pytest, statsmodels and others ask for it.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -60,7 +60,7 @@ def find_root(
         width, size_a, size_b = np.abs(b - a), np.abs(a), np.abs(b)
         floor = atol + rtol * np.minimum(size_a, size_b)
         open_ = (width > floor) & (width > 4e-16 * np.maximum(size_a, size_b))
-        if not open_.all():
+        if not open_.size or not open_.all():
             ends[0, index], ends[1, index] = np.minimum(a, b), np.maximum(a, b)
             if not open_.any():
                 return ends[0], ends[1]

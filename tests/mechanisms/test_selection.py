@@ -76,6 +76,7 @@ def test_many_options():
         NoisyMax(epsilon=0.5, noise="laplace").probabilities(np.zeros(10_001))
 
 
+@pytest.mark.thinned("noise", "monotonic", every=2)
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("monotonic", [False, True])
 def test_losses_are_within_the_budget(noise, monotonic):

@@ -29,7 +29,9 @@ def events(theta):
 
 def table(theta):
     """Probabilities of an independent 2 x 2 table."""
-    return np.outer([theta[0], 1.0 - theta[0]], [theta[1], 1.0 - theta[1]]).ravel()
+    row, column = theta
+    left = 1.0 - column
+    return [row * column, row * left, (1.0 - row) * column, (1.0 - row) * left]
 
 
 def test_parameters_are_those_of_the_largest_likelihood():

@@ -72,7 +72,7 @@ def test_power_equals_enumeration(tables, noise, method, alternative):
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_without_noise_it_is_the_exact_binomial_test(alternative):
-    nobs, prop12, prop21 = 40, 0.3, 0.1
+    nobs, prop12, prop21 = 20, 0.3, 0.1
     scipys = {"two-sided": "two-sided", "larger": "greater", "smaller": "less"}[alternative]
     want = np.zeros(LEVELS.size)
     for m in range(nobs + 1):

@@ -110,6 +110,7 @@ def test_a_power_that_every_number_has_is_refused():
         plan.solve(poisson_ztest, power=0.01, exposure=None, rate=3.0, **fixed)
 
 
+@pytest.mark.thinned("power", "value", every=2)
 @pytest.mark.parametrize("power", [0.3, 0.5, 0.8, 0.9])
 @pytest.mark.parametrize(("value", "proportion"), [(0.5, 0.7), (0.25, 0.4)])
 def test_sizes_of_a_sawtooth_are_those_after_which_all_reach(value, proportion, power):

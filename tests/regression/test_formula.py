@@ -119,7 +119,6 @@ def test_interactions_are_the_fit_within_groups(engine, table):
         assert fit.bse[name] == pytest.approx(own.bse["x"])
 
 
-@pytest.mark.thinned("engine", "formula", every=2)
 @pytest.mark.parametrize(
     "formula",
     [

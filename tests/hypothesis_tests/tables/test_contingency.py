@@ -230,7 +230,7 @@ def enumerated(observed, nobs, shares, scale, statistic):
 @pytest.mark.filterwarnings("ignore::dpinfer.errors.ApproximationWarning")
 @pytest.mark.parametrize("statistic", ["pearson", "projected"])
 def test_monte_carlo_agrees_with_enumeration(statistic):
-    nobs, scale, reps = 3, 0.25, 100_000
+    nobs, scale, reps = 3, 0.25, 50_000
     options = {"mechanism": Geometric(scale=scale), "nobs": nobs, "statistic": statistic}
     options["small_expected"] = "compute"
 

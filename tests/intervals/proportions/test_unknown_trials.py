@@ -15,6 +15,7 @@ from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Lap
 NARROW = Geometric(scale=0.5)
 
 
+@pytest.mark.thinned("is_total", "noise", every=2)
 @pytest.mark.parametrize("is_total", [False, True])
 @pytest.mark.parametrize(
     ("noise", "other"),

@@ -379,6 +379,7 @@ def test_soft_excesses_of_few_cells_are_covered_under_discrete_gaussian_noise(si
     check_by_enumeration(law, "soft", cells, lambda d: law.pmf(e) @ np.maximum(e + d, 0))
 
 
+@pytest.mark.thinned("name", "level", every=2)
 @pytest.mark.parametrize("name", REGIMES)
 @pytest.mark.parametrize("level", [-3, 1, 4])
 def test_excesses_of_many_cells_and_contrasts_are_covered(name, level):

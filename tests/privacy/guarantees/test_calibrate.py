@@ -175,7 +175,7 @@ def test_all_larger_sigma_of_a_discrete_gaussian_are_enough(target, sensitivity,
             target.epsilon
         )
 
-    assert all(delta(found * f) <= target.delta for f in np.geomspace(1.0, 2.0, 25))
+    assert all(delta(found * f) <= target.delta for f in np.geomspace(1.0, 2.0, 15))
     assert delta(found * (1 - 1e-9)) > target.delta
 
 

@@ -140,6 +140,7 @@ def test_renyi_power_of_several_orders_is_the_least_of_each():
     )
 
 
+@pytest.mark.thinned("rho", "alpha", every=2)
 @pytest.mark.parametrize("rho", [1e-4, 0.05, 0.5, 2.63, 20.0])
 @pytest.mark.parametrize("alpha", [1e-9, 0.01, 0.3, 0.9])
 def test_concentrated_power_is_the_least_over_all_orders(rho, alpha):
