@@ -293,7 +293,7 @@ def test_random_workloads_match_the_definition(shape):
             assert estimable[cell]
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(workloads)
 def test_random_workloads_with_exact_rows_are_limits(shape):
     m, n, seed = shape
@@ -308,7 +308,7 @@ def test_random_workloads_with_exact_rows_are_limits(shape):
     np.testing.assert_allclose(fit.fitted, definition(matrix, tiny, matrix) @ values, atol=1e-5)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(
     values=st.lists(st.floats(), max_size=4),
     matrix=st.lists(st.lists(st.floats(), min_size=2, max_size=2), max_size=4),

@@ -373,7 +373,7 @@ anything = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(count=anything, nobs=anything, value=anything)
 def test_only_our_own_errors_escape(count, nobs, value):
     try:

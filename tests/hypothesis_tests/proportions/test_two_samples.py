@@ -403,7 +403,7 @@ anything = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(
     c1=anything,
     n1=st.one_of(st.integers(1, 300), anything),

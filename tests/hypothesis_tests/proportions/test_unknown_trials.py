@@ -524,7 +524,7 @@ LAWS = st.sampled_from([Laplace(scale=2.0), Geometric(scale=2.0), Gaussian(sigma
 METHODS = st.sampled_from(["exact", "plug-in", "monte-carlo", "asymptotic"])
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(
     a=anything, b=anything, c=anything, d=anything, law=LAWS, method=METHODS, is_total=st.booleans()
 )

@@ -201,7 +201,7 @@ numbers = st.one_of(st.floats(), st.integers(-50, 300))
 
 
 @pytest.mark.filterwarnings("ignore::dpinfer.errors.ApproximationWarning")
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(
     f_obs=st.lists(numbers, min_size=2, max_size=4),
     start=st.one_of(st.floats(), st.floats(0, 1), st.none(), st.text(max_size=2)),

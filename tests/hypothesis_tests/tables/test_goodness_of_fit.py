@@ -393,7 +393,7 @@ anything = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(f_obs=anything, f_exp=anything, nobs=anything)
 def test_only_our_own_errors_escape(f_obs, f_exp, nobs):
     try:

@@ -507,7 +507,7 @@ NUMBERS = st.one_of(
     parameters=st.tuples(NUMBERS, NUMBERS),
     bounds=st.tuples(NUMBERS, NUMBERS),
 )
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 def test_only_errors_of_the_package_escape(count, law, scale, prior, parameters, bounds):
     name = "sigma" if law in (Gaussian, DiscreteGaussian) else "scale"
     try:

@@ -354,7 +354,7 @@ def test_shares_want_the_rest_or_the_total():
         share_confint(1.0, 2.0, total=3.0, mechanism=Laplace(scale=1.0))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(
     st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=3),
     st.lists(st.floats(min_value=-1e6, max_value=1e6), max_size=3),

@@ -391,7 +391,7 @@ counts = st.floats(-1e5, 1e5) | st.integers(-20, 200) | st.sampled_from([1e100, 
 laws = st.sampled_from([Laplace(scale=1e-50), Laplace(scale=1e4), Gaussian(sigma=30.0), Exact()])
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(derandomize=True, deadline=None, max_examples=12)
 @given(
     count=counts,
     law=laws,
