@@ -55,7 +55,8 @@ def find_root(
     a = np.where((fb == 0) & (fa != 0), b, a)
     c, fc = a, fa
     share = np.full(a.size, 0.5)
-    index, ends = everything, np.empty((2, a.size))
+    index: NDArray[np.intp] = everything
+    ends = np.empty((2, a.size))
     for _ in range(MAX_STEPS):
         width, size_a, size_b = np.abs(b - a), np.abs(a), np.abs(b)
         floor = atol + rtol * np.minimum(size_a, size_b)
@@ -64,8 +65,9 @@ def find_root(
             ends[0, index], ends[1, index] = np.minimum(a, b), np.maximum(a, b)
             if not open_.any():
                 return ends[0], ends[1]
-            index, a, b, c, fa, fb, fc, share, width, floor = (
-                v[open_] for v in (index, a, b, c, fa, fb, fc, share, width, floor)
+            index = index[open_]
+            a, b, c, fa, fb, fc, share, width, floor = (
+                v[open_] for v in (a, b, c, fa, fb, fc, share, width, floor)
             )
         # one end may be on the root already: step over it, so that the other comes near
         least = np.minimum(0.5 * floor / width, 0.5)
