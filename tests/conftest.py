@@ -1,5 +1,6 @@
 """What holds for every test, the same draws in every run; and what tests of several parts take."""
 
+import gc
 import itertools
 import os
 import shutil
@@ -21,12 +22,46 @@ def pytest_configure(config):
     config.addinivalue_line("filterwarnings", f"ignore::{ROUNDED}")
 
 
+def place(item, name):
+    """Where an item's value of a parameter stands on the axis of that."""
+    for axis in item.iter_markers("parametrize"):
+        names = axis.args[0]
+        names = names.replace(",", " ").split() if isinstance(names, str) else list(names)
+        if name in names:
+            own = [item.callspec.params[x] for x in names]
+            for at, values in enumerate(axis.args[1]):
+                if hasattr(values, "marks"):  # of pytest.param
+                    values = values.values
+                elif len(names) == 1:
+                    values = [values]
+                if all(x is y for x, y in zip(own, values, strict=True)):
+                    return at
+    raise LookupError(f"{item.nodeid} has no axis {name!r}")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Keep what users read strict: the README and all doctests."""
+    """Keep what users read strict: the README and all doctests; and thin crossed settings.
+
+    Of those that a test crosses and names in `thinned`, each pair meets once or more if there are
+    three axes of as many settings as it takes one of; the others are for the study.
+    """
     here = Path(__file__).parent
     for item in items:
+        thinned = item.get_closest_marker("thinned")
+        if thinned and sum(place(item, x) for x in thinned.args) % thinned.kwargs["every"]:
+            item.add_marker(pytest.mark.study)
         if here not in item.path.parents or item.path.name == "test_readme.py":
             item.add_marker(pytest.mark.filterwarnings(f"error::{ROUNDED}"))
+
+
+def pytest_collection_finish():
+    """Leave all tests and modules, which stay to the end, out of what the collector looks through.
+
+    They are so many that each time takes 0.7 s, and pytest, statsmodels and others ask for it.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -51,28 +51,36 @@ def find_root(
     if (wrong := ~((fa >= 0) & (fb <= 0))).any():
         at = int(np.flatnonzero(wrong)[0])
         raise ConvergenceError(f"no sign change between {a[at]} and {b[at]}")
-    _collapse(a, b, fa, fb)
-    c, fc = a.copy(), fa.copy()
+    b = np.where(fa == 0, a, b)
+    a = np.where((fb == 0) & (fa != 0), b, a)
+    c, fc = a, fa
     share = np.full(a.size, 0.5)
+    index: NDArray[np.intp] = everything
+    ends = np.empty((2, a.size))
     for _ in range(MAX_STEPS):
-        width = np.abs(b - a)
-        floor = atol + rtol * np.minimum(np.abs(a), np.abs(b))
-        open_ = np.flatnonzero((width > floor) & (width > 4e-16 * np.maximum(abs(a), abs(b))))
-        if not open_.size:
-            return np.minimum(a, b), np.maximum(a, b)
+        width, size_a, size_b = np.abs(b - a), np.abs(a), np.abs(b)
+        floor = atol + rtol * np.minimum(size_a, size_b)
+        open_ = (width > floor) & (width > 4e-16 * np.maximum(size_a, size_b))
+        if not open_.size or not open_.all():
+            ends[0, index], ends[1, index] = np.minimum(a, b), np.maximum(a, b)
+            if not open_.any():
+                return ends[0], ends[1]
+            index = index[open_]
+            a, b, c, fa, fb, fc, share, width, floor = (
+                v[open_] for v in (a, b, c, fa, fb, fc, share, width, floor)
+            )
         # one end may be on the root already: step over it, so that the other comes near
-        least = np.minimum(0.5 * floor[open_] / width[open_], 0.5)
-        step = np.clip(share[open_], least, 1.0 - least)
-        x = a[open_] + step * (b[open_] - a[open_])
-        fx = function(x, open_)
-        same = (fx > 0) == (fa[open_] > 0)
-        c[open_] = np.where(same, a[open_], b[open_])
-        fc[open_] = np.where(same, fa[open_], fb[open_])
-        b[open_] = np.where(same, b[open_], a[open_])
-        fb[open_] = np.where(same, fb[open_], fa[open_])
-        a[open_], fa[open_] = x, fx
-        _collapse(a, b, fa, fb)
-        share[open_] = _next_share(*(v[open_] for v in (a, b, c, fa, fb, fc)))
+        least = np.minimum(0.5 * floor / width, 0.5)
+        x = a + np.minimum(np.maximum(share, least), 1.0 - least) * (b - a)
+        fx = function(x, index)
+        same = (fx > 0) == (fa > 0)
+        c, fc = np.where(same, a, b), np.where(same, fa, fb)
+        b, fb = np.where(same, b, a), np.where(same, fb, fa)
+        a, fa = x, fx
+        if not (fa.all() and fb.all()):  # a root at one end closes the bracket
+            b = np.where(fa == 0, a, b)
+            a = np.where((fb == 0) & (fa != 0), b, a)
+        share = _next_share(a, b, c, fa, fb, fc)
     raise ConvergenceError(f"root finder still open after {MAX_STEPS} steps")
 
 
@@ -91,12 +99,6 @@ def _expand(
             (fb if other is b else fa)[bad] = value[bad]
             end[bad] += sign * 2.0 * width
             value[bad] = function(end[bad], bad)
-
-
-def _collapse(a: FloatArray, b: FloatArray, fa: FloatArray, fb: FloatArray) -> None:
-    """Close, in place, the brackets that have a root at one end."""
-    b[:] = np.where(fa == 0, a, b)
-    a[:] = np.where((fb == 0) & (fa != 0), b, a)
 
 
 def _next_share(

@@ -75,7 +75,7 @@ def test_nothing_to_solve():
     assert low.size == high.size == 0
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(
     st.floats(-8, 8),
     st.floats(0.1, 9.0),

@@ -105,7 +105,7 @@ def test_ends_and_shapes():
     assert copy.upper(np.array(3.0)) == law.upper(np.array(3.0))
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     values=st.lists(st.floats(1e-8, 1e8), min_size=1, max_size=8),
     ratio=st.floats(1e-6, 1e3),

@@ -47,7 +47,7 @@ def allowance(alpha, reps):
     ],
 )
 def test_coverage(nobs, epsilon, kwargs, widest):
-    reps, alpha = 300, 0.2
+    reps, alpha = 150, 0.2
     # 5.0 is the end of a bin: the hardest place for the histogram
     coverage, width, lost = simulate(nobs, 5.0, alpha, reps, 1, epsilon=epsilon, **kwargs)
     assert coverage >= 1 - alpha - allowance(alpha, reps)

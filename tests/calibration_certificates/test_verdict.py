@@ -85,6 +85,7 @@ def test_bounds_of_clopper_and_pearson_solve_the_binomial_tails():
     assert (low[-1], high[-1]) == (0.0, 1.0)
 
 
+@pytest.mark.thinned("alpha", "margin", "error", every=2)
 @pytest.mark.parametrize("alpha", [0.001, 0.05, 0.5])
 @pytest.mark.parametrize("margin", [0.05, 0.3])
 @pytest.mark.parametrize("error", [1e-9, 1e-3])

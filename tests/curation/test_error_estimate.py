@@ -79,6 +79,7 @@ def test_signed_intervals_cover():
     )
 
 
+@pytest.mark.thinned("measure", "law", every=2)
 @pytest.mark.parametrize("measure", ["l1", "squared"])
 @pytest.mark.parametrize("law", [UNIT, Geometric(scale=3.0), Gaussian(sigma=2.0)])
 def test_bounds_from_one_number_cover_all_values(measure, law):

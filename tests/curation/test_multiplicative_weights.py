@@ -33,6 +33,7 @@ def table(records=200_000, cells=64, seed=0):
     return counts, rng.integers(0, 2, (80, cells)).astype(float)
 
 
+@pytest.mark.thinned("budget", "form", every=2)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("form", ["offline", "online"])
 def test_accuracy_and_updates_in_many_runs(budget, form):

@@ -197,7 +197,7 @@ def test_targets_that_are_not_measured():
         optimal_shares([[[1.0, 1.0]]], budget=ZCDP(1.0), target=[1.0, 0.0])
 
 
-@settings(derandomize=True, deadline=None, max_examples=20)
+@settings(derandomize=True, deadline=None, max_examples=10)
 @given(
     seed=st.integers(0, 10**6),
     groups=st.integers(1, 4),

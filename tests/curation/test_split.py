@@ -179,7 +179,7 @@ def test_refusals(function, arguments, message):
         function(**arguments)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, deadline=None, max_examples=20)
 @given(
     budget=st.one_of(
         st.floats(0, 1e30).map(PureDP), st.floats(0, 1e30).map(ZCDP), st.floats(0, 1e30).map(GDP)

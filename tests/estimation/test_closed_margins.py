@@ -32,7 +32,7 @@ def laws(variance):
     return [Exact() if v == 0 else Gaussian(sigma=float(np.sqrt(v))) for v in variance]
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(40))
 def test_closed_form_is_that_of_the_general_solver(seed):
     workload, variance, rng = problem(seed)
     matrix = workload.matrix
@@ -55,7 +55,7 @@ def test_closed_form_is_that_of_the_general_solver(seed):
     np.testing.assert_allclose(every.bse, found.bse, atol=1e-13 * np.sqrt(variance.max()))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_variances_from_1e_minus_12_to_1e12(seed):
     workload, variance, _ = problem(seed, -12.0, 12.0, exact=0.0)
     matrix = workload.matrix.toarray()

@@ -100,6 +100,7 @@ def test_units_of_the_cells_and_rows_do_not_decide():
     np.testing.assert_array_equal(plain.estimable_cells(), other.estimable_cells())
 
 
+@pytest.mark.thinned("unit", "matrix", every=2)
 @pytest.mark.parametrize("unit", [1e-200, 1e-9, 1.0, 1e9, 1e200])
 @pytest.mark.parametrize(
     ("matrix", "estimable"),

@@ -128,6 +128,7 @@ def test_default_intervals_of_proportions_cover_by_enumeration(p, categories, n)
         assert pmf @ hit >= 0.9 - 1e-12
 
 
+@pytest.mark.thinned("p", "n", every=2)
 @pytest.mark.parametrize(("p", "categories"), CHANNELS)
 @pytest.mark.parametrize("n", [10, 40])
 def test_default_intervals_of_counts_cover_by_enumeration(p, categories, n):

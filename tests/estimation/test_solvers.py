@@ -62,6 +62,7 @@ def make(kind, matrix, variance):
     return kind(matrix if kind is DenseSolver else sparse.csr_array(matrix), variance)
 
 
+@pytest.mark.thinned("kind", "seed", every=2)
 @pytest.mark.parametrize("kind", [DenseSolver, SparseSolver, AugmentedSolver])
 @pytest.mark.parametrize("seed", range(20))
 def test_solvers_match_multiple_precision(kind, seed):
@@ -211,6 +212,7 @@ MIDDLING = {
 }
 
 
+@pytest.mark.thinned("spread", "name", every=2)
 @pytest.mark.parametrize("spread", [0, 1, 3])
 @pytest.mark.parametrize("name", [*MIDDLING, "few sums as many", "many sums as more"])
 def test_normal_equations_agree_with_orthogonal_factors(name, spread, monkeypatch):

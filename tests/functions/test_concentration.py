@@ -24,6 +24,7 @@ def laws(repeats):
     }
 
 
+@pytest.mark.thinned("law", "known", "counts", every=2)
 @pytest.mark.parametrize("law", laws(1))
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("counts", [COUNTS, EQUAL], ids=["unequal", "equal"])

@@ -51,6 +51,7 @@ def test_without_noise_it_is_the_published_one():
     assert found.estimate.unstack("column").shape == (19, 4)  # noqa: PD010
 
 
+@pytest.mark.thinned("method", "uncertainty", "law", every=2)
 @pytest.mark.parametrize("method", ["bound", "asymptotic"])
 @pytest.mark.parametrize("uncertainty", ["noise", "noise+sampling"])
 @pytest.mark.parametrize(

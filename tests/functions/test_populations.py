@@ -59,6 +59,7 @@ def test_what_is_not_defined_is_refused_with_the_reason(name):
         call(**options, uncertainty="noise+sampling")
 
 
+@pytest.mark.thinned("known", "size", every=2)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize(
     ("size", "law"),

@@ -337,7 +337,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=20)
+@settings(derandomize=True, deadline=None, max_examples=10)
 @given(st.lists(WORDS, max_size=6))
 def test_hostile_command_lines(folder, words):
     before = Path.cwd()

@@ -261,7 +261,7 @@ def test_some_hostile_values(name):
     """A few values for each argument, other ones for the next; all of them in the tests below."""
     found = {
         argument: complaints(name, argument, islice(cycle(HOSTILE), start, start + 3))
-        for start, argument in zip(count(5 * len(name), 3), CALLS[name][1], strict=False)
+        for start, argument in zip(count(5 * len(name) + 2, 3), CALLS[name][1], strict=False)
     }
     assert not {argument: words for argument, words in found.items() if words}
 

@@ -94,7 +94,7 @@ def test_no_more_is_rejected_than_the_level_by_enumeration(kind, noise, alternat
     ids=str,
 )
 def test_intervals_invert_the_test(kind, noise, alternative, method):
-    values = np.concatenate([np.linspace(-0.6, 0.8, 7), [0.0]])
+    values = np.concatenate([np.linspace(-0.6, 0.8, 4), [0.0]])
     how = {"alternative": alternative, "method": method}
     held = check_dual(lambda v: KINDS[kind][0](6, 2, v, noise, **how), values, near=2e-4)
     assert held.estimate == pytest.approx(6 / 1.5 - 2.0 if kind == "rates" else 4 / 9)
@@ -102,9 +102,9 @@ def test_intervals_invert_the_test(kind, noise, alternative, method):
 
 @pytest.mark.parametrize("noise", [Laplace(scale=1.0), Gaussian(sigma=1.5)], ids=str)
 def test_intervals_with_continuous_noise(noise):
-    values = np.array([-0.5, 0.0, 0.4, 1.5, 2.5])
+    values = np.array([-0.5, 0.0, 1.5])
     check_dual(lambda v: rates(6.3, 2.2, v, noise), values, near=1e-3)
-    check_dual(lambda v: pairs(6.3, 2.2, v, noise), values[1:3], near=1e-3)
+    check_dual(lambda v: pairs(6.3, 2.2, v, noise), values[1:2], near=1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -160,9 +160,9 @@ def test_odds_of_pairs_that_differ():
 
 
 def test_rows_and_labels():
-    counts = pd.Series([60, 12], index=["a", "b"])
+    counts = pd.Series([20, 12], index=["a", "b"])
     how = {"compare": "diff", "mechanism": Geometric(scale=1.0)}
-    found = poisson_2indep(counts, [50.0, 20.0], [29, 14], 54.0, value=[0.1, 0.0], **how)
+    found = poisson_2indep(counts, [16.0, 20.0], [11, 14], 54.0, value=[0.1, 0.0], **how)
     one = poisson_2indep(12, 20.0, 14, 54.0, **how)
     assert list(found.pvalue.index) == ["a", "b"]
     assert found.pvalue["b"] == one.pvalue

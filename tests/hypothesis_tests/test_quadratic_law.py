@@ -146,7 +146,7 @@ def by_quadrature(expected, noise, q):
 @pytest.mark.parametrize("expected", [pytest.param((2.0, 2.0), marks=pytest.mark.slow), (1.3, 3.7)])
 def test_quadrature_with_continuous_noise(noise, expected):
     law = pearson_law(expected, noise)
-    for q in (1.0, 4.0, 15.0):
+    for q in (1.0, 9.0):
         value = by_quadrature(expected, noise, q)
         assert law.upper(q) == pytest.approx(value, abs=max(2e-10, 2 * law.error(q)))
         assert law.error(q) <= 1e-8
@@ -170,11 +170,13 @@ def test_routes_agree(noise, expected):
         np.testing.assert_allclose(values[1], values[0], rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, 5, *(pytest.param(x, marks=pytest.mark.study) for x in (2, 3, 4))]
+)
 def test_inversion_of_few_uneven_cells_is_as_accurate_as_it_says(seed):
     """Beside lists of all values, whose errors are below 1e-12."""
     rng = np.random.default_rng(seed)
-    k, nobs = int(rng.integers(4, 6)), int(rng.integers(5, 40))
+    k, nobs = int(rng.integers(4, 6)), int(rng.integers(5, 20))
     share, value = rng.dirichlet(np.full(k, 4.0), 2)
     noise = [Geometric(scale=0.9), DiscreteGaussian(sigma=1.3), Exact()][seed % 3]
     law = pearson_law(nobs * share, noise, value if seed % 2 else None)
@@ -218,6 +220,7 @@ def test_inversion_without_a_lattice_agrees_with_the_lattice():
     assert np.all(without.error(q) >= np.abs(with_lattice.upper(q) - without.upper(q)))
 
 
+@pytest.mark.thinned("noise", "alike", every=2)
 @pytest.mark.parametrize(
     "noise", [Geometric(scale=2.0), Laplace(scale=2.0), Gaussian(sigma=0.7), Tulap(scale=1.0)]
 )
@@ -334,7 +337,7 @@ def test_pickling_and_shapes():
     assert law.lower(0.0) == pytest.approx(0.0, abs=1e-12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=5)
+@settings(derandomize=True, deadline=None, max_examples=3)
 @given(
     cells=st.lists(st.floats(0.05, 20.0), min_size=20, max_size=30),
     nobs=st.integers(1, 2000),

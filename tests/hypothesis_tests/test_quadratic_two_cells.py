@@ -255,7 +255,7 @@ def test_ways_are_made_only_where_they_are_needed():
     assert made == [5e-7, 1e-7, 2e-7]
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, deadline=None, max_examples=20)
 @given(
     nobs=st.integers(1, 10**6),
     share=st.floats(1e-6, 1 - 1e-6),

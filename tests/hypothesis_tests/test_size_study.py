@@ -305,7 +305,7 @@ NUMBERS = st.one_of(st.floats(), st.integers(-3, 10), st.none(), st.complex_numb
 ANYTHING = st.one_of(NUMBERS, st.text(max_size=2), st.lists(NUMBERS, max_size=3))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(
     rate=st.floats(1e-3, 1e3),
     cells=st.integers(0, 3),

@@ -155,6 +155,7 @@ def test_one_value_under_noise_with_a_density(law, truth):
     assert np.mean((lower <= truth) & (truth <= upper)) >= 0.95 - 2 / 600
 
 
+@pytest.mark.thinned("method", "weights", "law", every=2)
 @pytest.mark.parametrize("method", ["exact", "sparse"])
 @pytest.mark.parametrize("weights", [[1, 1], [1, -1], [2, 3]], ids=str)
 @pytest.mark.parametrize("law", [SMALL, DiscreteGaussian(sigma=1.1)], ids=repr)
@@ -181,6 +182,7 @@ def ends_under_a_total(law, weights, total, errors, counts, **how):
     return np.array(found)[number].T
 
 
+@pytest.mark.thinned("counts", "weights", every=2)
 @pytest.mark.parametrize("counts", [(0, 0, 5), (5, 0, 0), (0, 2, 3), (2, 1, 2)], ids=str)
 @pytest.mark.parametrize("weights", [[1, 0, 0], [1, -1, 0]], ids=str)
 def test_counts_of_a_known_total_are_covered_by_enumeration(counts, weights):

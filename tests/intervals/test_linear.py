@@ -93,6 +93,7 @@ DEPENDENT = {
 }
 
 
+@pytest.mark.thinned("weights", "noise", every=2)
 @pytest.mark.parametrize("weights", DEPENDENT.values(), ids=DEPENDENT)
 @pytest.mark.parametrize(
     "noise",

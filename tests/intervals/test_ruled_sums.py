@@ -39,6 +39,7 @@ def published(truth, errors, rule):
     return rounded(y, "rounding", "nearest")
 
 
+@pytest.mark.thinned("rule", "weights", every=2)
 @pytest.mark.parametrize("weights", [(1, 1), (2, -1)])
 @pytest.mark.parametrize(
     "rule",
@@ -204,6 +205,7 @@ def test_tests_hold_their_level_whatever_was_rounded(rule):
                 assert both @ (sums <= alpha) <= alpha + 2e-6
 
 
+@pytest.mark.thinned("rule", "alternative", every=2)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("alternative", ["two-sided", "larger", "smaller"])
 def test_tests_of_ruled_sums_invert_the_interval(rule, alternative):

@@ -76,6 +76,7 @@ def test_many_options():
         NoisyMax(epsilon=0.5, noise="laplace").probabilities(np.zeros(10_001))
 
 
+@pytest.mark.thinned("noise", "monotonic", every=2)
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("monotonic", [False, True])
 def test_losses_are_within_the_budget(noise, monotonic):
@@ -83,11 +84,12 @@ def test_losses_are_within_the_budget(noise, monotonic):
     rng = np.random.default_rng(2)
     largest = 0.0
     cases = [np.array([0.0, d]) for d in np.arange(-20.0, 21.0)]
-    cases += [rng.integers(0, 6, 4).astype(float) for _ in range(20)]
+    cases += [rng.integers(0, 6, 4).astype(float) for _ in range(8)]
     for q in cases:
+        here = mechanism.probabilities(q)
         moves = np.array(list(product([0, 1] if monotonic else [-1, 0, 1], repeat=q.size)))
         for move in moves:
-            here, there = mechanism.probabilities(q), mechanism.probabilities(q + move)
+            there = mechanism.probabilities(q + move)
             largest = max(largest, np.abs(np.log(here / there)).max())
     assert largest <= 1.0 + 1e-12
     assert largest > 0.9

@@ -545,7 +545,7 @@ ANY = {
 
 
 @pytest.mark.parametrize("kind", ANY)
-@settings(derandomize=True, deadline=None, max_examples=20)
+@settings(derandomize=True, deadline=None, max_examples=10)
 @given(data=st.data())
 def test_any_arguments_give_a_number_or_a_clear_error(kind, data):
     procedure, fixed, own = ANY[kind]

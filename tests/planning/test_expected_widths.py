@@ -56,6 +56,7 @@ def test_without_noise_sample_sizes_are_those_of_statsmodels(half):
     assert abs(n - theirs) <= 3.0
 
 
+@pytest.mark.thinned("made", "method", "nobs", every=2)
 @pytest.mark.parametrize("made", MAKERS, ids=lambda made: made.__self__.__name__)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("nobs", "value", "budget"), [(10, 0.3, 1.0), (300, 0.02, 0.2)])
@@ -124,6 +125,7 @@ def test_without_noise_it_is_the_expectation_of_garwoods_interval(mean):
     ) == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.thinned("made", "method", "exposure", every=2)
 @pytest.mark.parametrize("made", RATE_MAKERS, ids=lambda made: made.__self__.__name__)
 @pytest.mark.parametrize("method", RATE_METHODS)
 @pytest.mark.parametrize(("exposure", "rate", "budget"), [(2.0, 0.3, 1.0), (50.0, 2.0, 0.2)])
@@ -181,7 +183,7 @@ def test_width_is_the_average_of_simulated_normal_intervals(law, is_total, nobs,
     ("law", "is_total"), [(Gaussian(sigma=3.0), True), (Geometric(scale=1.5), False)], ids=str
 )
 def test_width_is_the_average_of_simulated_exact_intervals(law, is_total):
-    nobs, value, reps = 100, 0.3, 12
+    nobs, value, reps = 100, 0.3, 8
     pairs = published(nobs, value, law, law, is_total, reps, np.random.default_rng(6))
     known = {"nobs_mechanism": law, "nobs_is_total": is_total}
     exact = proportion_confint(*pairs, mechanism=law, **known).width
@@ -347,6 +349,7 @@ def simulated(law, kind, reps, rng):
     return tables + law.rvs(tables.shape, rng=rng)
 
 
+@pytest.mark.thinned("measure", "kind", "law", every=2)
 @pytest.mark.parametrize("measure", CONFINTS)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("law", [Laplace(scale=2.0), Geometric(scale=1.5), Gaussian(sigma=9.0)])
@@ -468,6 +471,7 @@ def test_width_is_that_of_the_interval_where_the_variance_is_known(parts, nobs, 
     assert width == pytest.approx(float(interval.width), rel=1e-12)
 
 
+@pytest.mark.thinned("parts", "nobs", every=2)
 @pytest.mark.parametrize("parts", UNKNOWN, ids=str)
 @pytest.mark.parametrize(("nobs", "std", "budget"), [(1201, 15.0, 3.0), (3000, 21.0, 2.0)])
 def test_width_is_the_average_of_simulated_intervals_of_normal_mean(parts, nobs, std, budget):
@@ -548,6 +552,7 @@ def noises(law):
     return values, weights / weights.sum()
 
 
+@pytest.mark.thinned("law", "count", every=2)
 @pytest.mark.parametrize("law", NARROW_TO_WIDE, ids=repr)
 @pytest.mark.parametrize("count", COUNTS)
 def test_expectations_are_sums_over_counts_and_noises(law, count):

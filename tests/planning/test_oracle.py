@@ -231,8 +231,8 @@ CASES = {
     "two proportions": (
         "power",
         "proportions_2indep",
-        {"nobs1": 50, "prop1": 0.60, "prop2": 0.30, "mechanism": G, "budget": 2.0},
-        0.836158333613,
+        {"nobs1": 20, "prop1": 0.80, "prop2": 0.30, "mechanism": G, "budget": 2.0},
+        0.889512316416,
     ),
     "two proportions, plug-in": (
         "solve",

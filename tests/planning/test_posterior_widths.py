@@ -30,6 +30,7 @@ def width_of(counts, law, prior, kind, **support):
     return count_posterior(counts, mechanism=law, prior=prior, **support).interval(0.1, kind).width
 
 
+@pytest.mark.thinned("name", "law", "kind", every=2)
 @pytest.mark.parametrize("name", PRIORS)
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,13 +21,17 @@ def genotypes(theta):
 
 def events(theta):
     """Numbers of events, four and more together."""
-    first = np.exp(-theta[0]) * theta[0] ** np.arange(4) / [1.0, 1.0, 2.0, 6.0]
-    return np.append(first, 1.0 - first.sum())
+    rate = theta[0]
+    none = np.exp(-rate)
+    first = [none, none * rate, none * rate**2 / 2.0, none * rate**3 / 6.0]
+    return [*first, 1.0 - sum(first)]
 
 
 def table(theta):
     """Probabilities of an independent 2 x 2 table."""
-    return np.outer([theta[0], 1.0 - theta[0]], [theta[1], 1.0 - theta[1]]).ravel()
+    row, column = theta
+    left = 1.0 - column
+    return [row * column, row * left, (1.0 - row) * column, (1.0 - row) * left]
 
 
 def test_parameters_are_those_of_the_largest_likelihood():

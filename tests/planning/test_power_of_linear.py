@@ -22,6 +22,7 @@ def spread_out(law, weight):
     return chances
 
 
+@pytest.mark.thinned("law", "method", "alternative", every=2)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("law", [Geometric(scale=2.0), DiscreteGaussian(sigma=1.5)], ids=repr)

@@ -37,7 +37,7 @@ def published(nobs, prop12, prop21, pair):
 @pytest.fixture(scope="module")
 def tables():
     return {
-        name: (pair, published(4, 0.55, 0.15, pair), published(4, 0.3, 0.3, pair))
+        name: (pair, published(3, 0.55, 0.15, pair), published(3, 0.3, 0.3, pair))
         for name, pair in PAIRS.items()
     }
 
@@ -64,7 +64,7 @@ def test_power_equals_enumeration(tables, noise, method, alternative):
     for chances, props in ((there, (0.55, 0.15)), (null, (0.3, 0.3))):
         chance = np.array([chances[table] for table in likely])
         want = [chance[pvalue <= level].sum() for level in LEVELS]
-        got = plan.power(4, *props, LEVELS)
+        got = plan.power(3, *props, LEVELS)
         np.testing.assert_allclose(got, want, atol=1e-10)
     if method == "exact":
         assert (got <= LEVELS).all()
@@ -72,7 +72,7 @@ def test_power_equals_enumeration(tables, noise, method, alternative):
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_without_noise_it_is_the_exact_binomial_test(alternative):
-    nobs, prop12, prop21 = 40, 0.3, 0.1
+    nobs, prop12, prop21 = 20, 0.3, 0.1
     scipys = {"two-sided": "two-sided", "larger": "greater", "smaller": "less"}[alternative]
     want = np.zeros(LEVELS.size)
     for m in range(nobs + 1):
@@ -119,9 +119,9 @@ def test_power_is_how_often_the_test_rejects(law, method, runs):
 
 def test_smaller_is_the_mirror_of_larger():
     pair = (Geometric(scale=1.0), Geometric(scale=0.5))
-    larger = PlannedPower(mcnemar, mechanism=pair, alternative="larger").power(25, 0.3, 0.1, LEVELS)
+    larger = PlannedPower(mcnemar, mechanism=pair, alternative="larger").power(15, 0.3, 0.1, LEVELS)
     smaller = PlannedPower(mcnemar, mechanism=pair[::-1], alternative="smaller").power(
-        25, 0.1, 0.3, LEVELS
+        15, 0.1, 0.3, LEVELS
     )
     np.testing.assert_allclose(larger, smaller, rtol=1e-10)
 

@@ -24,6 +24,7 @@ def enumerated(counts, chances, law, pvalues):
     return [np.convolve(chances, noise)[pvalue <= level].sum() for level in LEVELS]
 
 
+@pytest.mark.thinned("alternative", "method", "law", every=2)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("law", WHOLE, ids=repr)
@@ -40,6 +41,7 @@ def test_proportion_power_equals_enumeration(law, method, alternative):
         np.testing.assert_allclose(plan.power(nobs, truth, LEVELS), want, atol=1e-11)
 
 
+@pytest.mark.thinned("alternative", "method", "law", every=2)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("law", WHOLE, ids=repr)

@@ -137,6 +137,7 @@ def test_power_is_how_often_the_test_rejects(statistic, method):
     assert abs(rejected / runs - power) <= bound
 
 
+@pytest.mark.thinned("statistic", "mechanism", every=2)
 @pytest.mark.parametrize("statistic", ["max", "chi2"])
 @pytest.mark.parametrize("mechanism", [Laplace.from_epsilon, Gaussian.from_rho], ids=repr)
 def test_solving_is_the_inverse_of_power(statistic, mechanism):

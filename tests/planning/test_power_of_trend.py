@@ -150,7 +150,7 @@ def test_scores_without_a_spacing_are_simulated():
 
 def test_the_normal_test_of_such_scores_is_simulated_as_it_is():
     """Six standard errors of both simulations: a chance of 2e-9."""
-    law, nobs, size = Laplace(scale=1.0), 50, 700
+    law, nobs, size = Laplace(scale=1.0), 50, 300
     options = {"shares": NULL, "scores": [0, 1, np.sqrt(2)], "method": "asymptotic"}
     row = (
         PlannedPower(counts_trend, truth=OTHER, mechanism=law, rng=4, **options)
@@ -186,6 +186,7 @@ def test_solving_is_the_inverse_of_power(method, alternative):
         assert found == pytest.approx(value, rel=1e-6)
 
 
+@pytest.mark.thinned("alternative", "method", every=2)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("method", ["monte-carlo", "asymptotic"])
 def test_power_of_a_trend_of_proportions_is_how_often_the_test_rejects(method, alternative):

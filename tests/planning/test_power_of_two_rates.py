@@ -98,7 +98,7 @@ def test_small_levels():
 def test_guaranteed_version_holds_its_level():
     plan = PlannedPower(poisson_2indep, mechanism=Geometric(scale=0.5), ratio=2.0)
     levels = np.array([0.01, 0.05, 0.2])
-    for exposure in (3.0, 6.0, 12.0):
+    for exposure in (3.0, 9.0):
         assert (plan.power(exposure, 1.0, 1.0, levels) <= levels).all()
 
 
@@ -107,8 +107,8 @@ def test_guaranteed_version_holds_its_level():
     [
         ((40.0, 42.0), (Laplace(scale=2.0),) * 2, "two-sided", "plug-in", 0.1, 0.4, 3000),
         ((40.0, 42.0), (Gaussian(sigma=2.0),) * 2, "larger", "plug-in", 0.1, 0.4, 3000),
-        ((9.0, 6.0), (Laplace(scale=0.5),) * 2, "two-sided", "exact", 0.1, 0.5, 150),
-        ((1.0, 0.3), (Laplace(scale=0.1),) * 2, "larger", "exact", 0.3, 0.4, 150),
+        ((9.0, 6.0), (Laplace(scale=0.5),) * 2, "two-sided", "exact", 0.1, 0.5, 60),
+        ((1.0, 0.3), (Laplace(scale=0.1),) * 2, "larger", "exact", 0.3, 0.4, 50),
         ((4.0, 5.0), (Laplace(scale=0.05),) * 2, "smaller", "plug-in", 0.3, 0.5, 3000),
         ((9.0, 6.0), (Geometric(scale=0.4), Exact()), "larger", "plug-in", 0.1, 0.3, 3000),
         ((20.0, 9.0), (Geometric(scale=1.0),) * 2, "two-sided", "exact", 0.05, 0.5, 300),
@@ -120,7 +120,7 @@ def test_guaranteed_version_holds_its_level():
             "plug-in",
             0.6,
             0.3,
-            1500,
+            400,
         ),
         (
             (900.0, 9.0),

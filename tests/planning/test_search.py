@@ -30,7 +30,7 @@ def made_up(function, tried, by="nobs"):
     return {"procedure": procedure, "model": model, "method": "simulate", "reps": 2}
 
 
-@settings(derandomize=True, max_examples=100)
+@settings(derandomize=True, max_examples=50)
 @given(root=st.floats(0.5, 1e6))
 def test_the_search_ends_at_the_root_and_tries_few_sizes(root):
     tried = []
@@ -41,7 +41,7 @@ def test_the_search_ends_at_the_root_and_tries_few_sizes(root):
     assert len(set(tried)) < 60
 
 
-@settings(derandomize=True, max_examples=50)
+@settings(derandomize=True, max_examples=25)
 @given(root=st.floats(1e-6, 1e6))
 def test_the_search_for_a_budget_ends_just_above_the_root(root):
     design = made_up(lambda x: 1.0 / x, [], by="budget")
@@ -110,6 +110,7 @@ def test_a_power_that_every_number_has_is_refused():
         plan.solve(poisson_ztest, power=0.01, exposure=None, rate=3.0, **fixed)
 
 
+@pytest.mark.thinned("power", "value", every=2)
 @pytest.mark.parametrize("power", [0.3, 0.5, 0.8, 0.9])
 @pytest.mark.parametrize(("value", "proportion"), [(0.5, 0.7), (0.25, 0.4)])
 def test_sizes_of_a_sawtooth_are_those_after_which_all_reach(value, proportion, power):

@@ -47,9 +47,14 @@ def test_power_is_the_exact_one_up_to_its_error(nobs):
 def test_size_is_the_level_where_there_is_no_effect():
     """P-values of continuous noise are uniform; beyond 4 standard errors by accident: 6e-5."""
     found = plan.power(
-        linear_ztest, model=shifted, method="simulate", shift=0.0, mechanism=Laplace(scale=2.0)
+        linear_ztest,
+        model=shifted,
+        method="simulate",
+        shift=0.0,
+        mechanism=Laplace(scale=2.0),
+        reps=500,
     )
-    assert abs(found - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 1000)
+    assert abs(found - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 500)
 
 
 def test_width_of_a_count_is_the_known_one():
@@ -62,10 +67,10 @@ def test_expected_width_is_the_known_one_up_to_its_error():
     """Beyond 4 standard errors by accident: 6e-5."""
     given = {"nobs": 80, "mechanism": NOISE}
     frame = plan.curve(
-        proportion_confint, model=share, method="simulate", quantity="width", reps=300, **given
+        proportion_confint, model=share, method="simulate", quantity="width", reps=150, **given
     )
     known = plan.width(proportion_confint, proportion=0.3, **given)
-    assert 0 < frame["error"].item() < 0.02 * known
+    assert 0 < frame["error"].item() < 0.03 * known
     assert abs(frame["width"].item() - known) < 4 * frame["error"].item()
 
 
@@ -91,7 +96,7 @@ def test_size_that_is_solved_for_is_the_first_that_reaches_the_power():
 
 
 def test_level_that_reaches_a_power():
-    fixed = {"proportion": 0.4, "mechanism": NOISE, "nobs": 60, "reps": 200}
+    fixed = {"proportion": 0.4, "mechanism": NOISE, "nobs": 60, "reps": 100}
     found = plan.solve(**TEST, **fixed, alpha=None, power=0.7)
     assert plan.power(**TEST, **fixed, alpha=found) >= 0.7
     assert plan.power(**TEST, **fixed, alpha=found * 0.99) < 0.7

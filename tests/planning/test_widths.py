@@ -419,6 +419,7 @@ def test_a_part_and_the_sum_have_the_width_of_a_share():
     assert plan.width() == pytest.approx(float(share.width), rel=1e-7)
 
 
+@pytest.mark.thinned("together", "method", every=2)
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("method", ["exact", "asymptotic"])
 def test_of_several_ratios_the_widest_counts(method, together):
@@ -434,7 +435,7 @@ def test_of_several_ratios_the_widest_counts(method, together):
 
 @pytest.mark.parametrize("law", [Laplace(scale=1.5), Gaussian(sigma=2.0)], ids=str)
 def test_simulated_sets_are_about_as_wide(law):
-    rng, reps = np.random.default_rng(8), 10
+    rng, reps = np.random.default_rng(8), 6
     plan = Planned(
         linear_ratio_confint,
         values=TABLE,
@@ -741,10 +742,11 @@ def test_one_stratum_is_one_sample(law):
     assert poisson == pytest.approx(float(total.conf_int().width), rel=1e-9)
 
 
+@pytest.mark.thinned("design", "law", every=2)
 @pytest.mark.parametrize("design", ["srs", "poisson"])
 @pytest.mark.parametrize("law", [Laplace(scale=4.0), Geometric(scale=4.0)], ids=str)
 def test_simulated_surveys_have_intervals_as_wide(design, law):
-    rng, reps, n = np.random.default_rng(3), 30, np.array([500, 200])
+    rng, reps, n = np.random.default_rng(3), 15, np.array([500, 200])
     size, share = np.array(SIZES), np.array(STRATA_SHARES)
     members = np.rint(size * share).astype(int)
     widths = []

@@ -53,6 +53,7 @@ def exact_means(log_prior):
     return p @ x, np.sqrt(p @ np.square(x - p @ x))
 
 
+@pytest.mark.thinned("sampler", "name", every=2)
 @pytest.mark.parametrize("sampler", ["exact", "enumeration", "chain"])
 @pytest.mark.parametrize("name", PRIORS)
 def test_samplers_agree_with_all_tables(name, sampler):

@@ -37,6 +37,7 @@ def random_matrices():
 
 
 # with DENSE = 0 small sparse matrices take the way of the large ones
+@pytest.mark.thinned("dense", "order", "build", every=2)
 @pytest.mark.parametrize("dense", [_columns.DENSE, 0])
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("build", [np.asarray, sp.csr_array])

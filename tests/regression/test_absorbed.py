@@ -73,6 +73,7 @@ def test_it_is_what_indicators_give(weights):
     assert "cluster" not in fit.summary()
 
 
+@pytest.mark.thinned("size", "equal", every=2)
 @pytest.mark.parametrize("size", [2, 3, 5, 20])
 @pytest.mark.parametrize("equal", [True, False])
 def test_the_noise_of_deviations_is_taken_off(size, equal):

@@ -61,7 +61,7 @@ def test_noisy_values_bring_what_their_covariance_matrix_says():
 @pytest.mark.parametrize("law", [Gaussian(sigma=1.0), Laplace(scale=1.0)])
 def test_the_variance_of_the_score_written_out(law):
     """The estimate's mean over noises is the exact variance of the corrected score."""
-    size, slope, repeats = 40, 2.0, 40
+    size, slope, repeats = 40, 2.0, 25
     rng = np.random.default_rng(3)
     weights = 0.2 * rng.normal(size=(size, 8))
     cov = weights @ weights.T

@@ -71,7 +71,11 @@ def drawn(kind, n=24, seed=1):
 @pytest.mark.parametrize(
     ("kind", "formula", "law"),
     [
-        *((kind, SQUARE, law) for kind in FAMILIES for law in (GEOMETRIC, LAPLACE)),
+        *(
+            pytest.param(kind, SQUARE, law, marks=[pytest.mark.study] * ((i + j) % 2))
+            for i, kind in enumerate(FAMILIES)
+            for j, law in enumerate((GEOMETRIC, LAPLACE))
+        ),
         ("gaussian", SQUARE, dpi.Gaussian(sigma=1.1)),
         ("gaussian", SQUARE, dpi.DiscreteGaussian(sigma=1.2)),
     ],
@@ -89,6 +93,7 @@ def test_squares_have_the_confidential_fit_on_average(kind, formula, law):
         np.testing.assert_allclose(least.params, fit.params, rtol=1e-9)
 
 
+@pytest.mark.thinned("kind", "laws", every=2)
 @pytest.mark.parametrize("kind", ["gaussian", "logit", "negative-binomial"])
 @pytest.mark.parametrize("laws", [(GEOMETRIC, LAPLACE), (LAPLACE, LAPLACE)])
 def test_products_of_noisy_columns_have_it_too(kind, laws):
@@ -102,6 +107,7 @@ def test_products_of_noisy_columns_have_it_too(kind, laws):
     np.testing.assert_allclose(fit.params, confidential.params, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.thinned("law", "kind", every=2)
 @pytest.mark.parametrize("law", [GEOMETRIC, LAPLACE, dpi.Gaussian(sigma=0.9)])
 @pytest.mark.parametrize("kind", ["gaussian", "logit"])
 def test_the_variance_due_to_the_noise_is_that_of_the_scores_over_it(kind, law):

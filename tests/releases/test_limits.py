@@ -223,6 +223,7 @@ COLUMNS = {
 }
 
 
+@pytest.mark.thinned("version", "compression", "name", every=2)
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
 @pytest.mark.parametrize("name", COLUMNS)

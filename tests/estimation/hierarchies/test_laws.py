@@ -83,7 +83,7 @@ def test_laws_found_at_once_are_those_of_single_errors(name):
     found, intervals = half_widths(fit)
     assert intervals.method == "exact"
     std = np.asarray(fit.bse)
-    for unit in rng.choice(size, 3, replace=False):
+    for unit in rng.choice(size, 2, replace=False):
         error = fit.noise(int(unit))
         if std[unit] == 0.0:
             assert found[unit] == 0.0

@@ -212,7 +212,7 @@ ODD = st.sampled_from(
 WORDS = st.sampled_from(["exact", "asymptotic", "two-sided", "larger", "z", None, [], {}, 1, True])
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(ODD, ODD, ODD, st.sampled_from(LAWS), WORDS, WORDS)
 def test_only_own_errors_escape(first, second, value, noise, alternative, method):
     for test in (counts_2indep, linear_ztest):

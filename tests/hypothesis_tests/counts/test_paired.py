@@ -170,7 +170,7 @@ ODD = st.sampled_from(
 WORDS = st.sampled_from(["max", "chi2", "exact", "asymptotic", "z", None, [], {}, 1, True])
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(ODD, ODD, st.sampled_from([Laplace(scale=2.0), Geometric(scale=2.0)]), WORDS, WORDS)
 def test_only_own_errors_escape(first, second, noise, statistic, method):
     for words in ({}, {"statistic": statistic}, {"statistic": statistic, "method": method}):

@@ -82,6 +82,7 @@ def test_the_law_of_the_difference_equals_enumeration(sizes, first, alternative)
             assert found == pytest.approx(min(want, 1.0), rel=1e-9, abs=1e-11)
 
 
+@pytest.mark.thinned("law", "alternative", every=2)
 @pytest.mark.parametrize("law", [DiscreteGaussian(sigma=300.0), Geometric(scale=60.0)], ids=repr)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_wide_noise_on_the_whole_numbers(law, alternative):
@@ -183,6 +184,7 @@ def plug_in_tail(n1, n2, noise, d, total):
     return np.array(tails) * (x[1] - x[0])
 
 
+@pytest.mark.thinned("alternative", "n1", every=2)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize(
     ("n1", "n2", "noise"),
@@ -222,6 +224,7 @@ def test_exact_is_a_brute_force_maximum_over_the_plug_in_order(n1, n2, noise, al
         assert pvalue <= found[inside].max() + 2 * beta + 2e-3
 
 
+@pytest.mark.thinned("noise", "alternative", every=2)
 @pytest.mark.parametrize("noise", [Laplace(scale=1.5), Gaussian(sigma=2.0)], ids=repr)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_exact_with_continuous_noise_is_a_chance_of_the_plug_in_order(noise, alternative):
@@ -400,7 +403,7 @@ anything = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(
     c1=anything,
     n1=st.one_of(st.integers(1, 300), anything),
@@ -422,7 +425,7 @@ def test_only_our_own_errors_escape(c1, n1, c2, n2, law, method, noisy):
     assert ((pvalue >= 0) & (pvalue <= 1)).all()
 
 
-@settings(derandomize=True, deadline=None, max_examples=15)
+@settings(derandomize=True, deadline=None, max_examples=8)
 @given(
     n1=st.integers(1, 400),
     n2=st.integers(1, 400),

@@ -97,6 +97,7 @@ def test_simulation_meets_the_limit(statistic):
     assert abs(limit.pvalue - simulated.pvalue) < 6 * simulated.mc_error + 4e-3
 
 
+@pytest.mark.thinned("nobs", "noise", every=2)
 @pytest.mark.parametrize("nobs", [2000, None])
 @pytest.mark.parametrize("noise", [Laplace(scale=5.0), Gaussian(sigma=10.0)], ids=repr)
 def test_level_of_the_limit(noise, nobs):
@@ -200,7 +201,7 @@ numbers = st.one_of(st.floats(), st.integers(-50, 300))
 
 
 @pytest.mark.filterwarnings("ignore::dpinfer.errors.ApproximationWarning")
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(
     f_obs=st.lists(numbers, min_size=2, max_size=4),
     start=st.one_of(st.floats(), st.floats(0, 1), st.none(), st.text(max_size=2)),

@@ -115,6 +115,7 @@ def dense_projection(z, covariance, a, b, slope=1.0):
     return left @ left
 
 
+@pytest.mark.thinned("known", "noise", every=2)
 @pytest.mark.parametrize("known", KNOWN, ids=str)
 @pytest.mark.parametrize("noise", [NOISE, UNEQUAL], ids=["equal", "unequal"])
 def test_expected_counts_minimise_the_quadratic_form(noise, known):
@@ -186,6 +187,7 @@ def test_projected_with_row_totals_is_the_least_of_the_dense_form(rows, columns)
     assert found.statistic == pytest.approx(least.item(), rel=1e-8)
 
 
+@pytest.mark.thinned("known", "statistic", "noise", every=2)
 @pytest.mark.parametrize("known", KNOWN, ids=str)
 @pytest.mark.parametrize("statistic", ["pearson", "projected"])
 @pytest.mark.parametrize("noise", [NOISE, UNEQUAL], ids=["equal", "unequal"])
@@ -228,7 +230,7 @@ def enumerated(observed, nobs, shares, scale, statistic):
 @pytest.mark.filterwarnings("ignore::dpinfer.errors.ApproximationWarning")
 @pytest.mark.parametrize("statistic", ["pearson", "projected"])
 def test_monte_carlo_agrees_with_enumeration(statistic):
-    nobs, scale, reps = 3, 0.25, 100_000
+    nobs, scale, reps = 3, 0.25, 50_000
     options = {"mechanism": Geometric(scale=scale), "nobs": nobs, "statistic": statistic}
     options["small_expected"] = "compute"
 
@@ -317,6 +319,7 @@ class TestInvariance:
         back = chi2_contingency(PUBLISHED.T, mechanism=Gaussian(sigma=UNEQUAL.sigma.T), **options)
         np.testing.assert_allclose(tuple(forth), tuple(back), rtol=1e-8)
 
+    @pytest.mark.thinned("statistic", "known", "spread", every=2)
     @pytest.mark.parametrize("statistic", ["pearson", "projected"])
     @pytest.mark.parametrize("known", KNOWN[:3], ids=["unknown", "public", "noisy"])
     @pytest.mark.parametrize("spread", [0.0, 1.5], ids=["equal", "unequal"])
@@ -603,7 +606,7 @@ pairs = st.lists(numbers, min_size=2, max_size=2)
 
 
 @pytest.mark.filterwarnings("ignore::dpinfer.errors.ApproximationWarning")
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(
     table=st.one_of(anything, st.lists(pairs, min_size=2, max_size=3)),
     known=st.dictionaries(st.sampled_from(["nobs", "row_totals"]), anything, max_size=1),

@@ -75,6 +75,7 @@ def check_level(statistic, *setting, runs, seed):
         assert_at_most_nominal(without, runs)
 
 
+@pytest.mark.thinned("statistic", "kind", every=2)
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_level_of_small_tables(kind, statistic):
@@ -84,7 +85,7 @@ def test_level_of_small_tables(kind, statistic):
 
 def test_projected_is_not_needlessly_cautious():
     setting = ("public n", "projected", *MARGINS["3 x 4 balanced"], 2000, Laplace(scale=5.0))
-    runs = 1000
+    runs = 500
     with_rule, _ = rejection_rates(*setting, runs, seed=2, reps=99)
     # 6 standard errors: 1e-9 each
     assert (with_rule >= LEVELS - 6 * np.sqrt(LEVELS * (1 - LEVELS) / runs)).all()

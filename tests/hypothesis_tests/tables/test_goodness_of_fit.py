@@ -393,7 +393,7 @@ anything = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(f_obs=anything, f_exp=anything, nobs=anything)
 def test_only_our_own_errors_escape(f_obs, f_exp, nobs):
     try:
@@ -406,7 +406,7 @@ def test_only_our_own_errors_escape(f_obs, f_exp, nobs):
     assert np.isfinite(result.statistic)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     cells=st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20),
     nobs=st.integers(1, 10**9),

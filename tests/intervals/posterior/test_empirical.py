@@ -153,7 +153,7 @@ def test_refusals():
     law=st.sampled_from([Laplace(scale=0.4), Laplace(scale=8.0), Geometric(scale=2.0)]),
     family=st.sampled_from(["poisson", "negative-binomial"]),
 )
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, deadline=None, max_examples=20)
 def test_only_errors_of_the_package_escape(count, law, family):
     try:
         prior = empirical_prior(count, mechanism=law, family=family)

@@ -22,6 +22,7 @@ def given(mean, dispersion):
     return NegativeBinomialPrior(mean, dispersion), law.logpmf(COUNTS)
 
 
+@pytest.mark.thinned("mean", "noise", "published", every=2)
 @pytest.mark.parametrize(("mean", "dispersion"), PARAMETERS)
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize("published", [-4.0, 8.0, 300.0])

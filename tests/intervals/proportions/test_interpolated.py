@@ -15,6 +15,7 @@ LAWS = [
 ]
 
 
+@pytest.mark.thinned("law", "alpha", every=2)
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 @pytest.mark.parametrize("alpha", [0.3, 1e-6])
 def test_many_have_the_ends_of_few(law, alpha):
@@ -30,6 +31,7 @@ def test_many_have_the_ends_of_few(law, alpha):
             np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.thinned("sigma", "trials", every=2)
 @pytest.mark.parametrize("sigma", [1.5, 8.0])
 @pytest.mark.parametrize(("trials", "method"), [((1, 40), "exact"), ((400, 430), "mid-p")])
 def test_many_numbers_of_trials_have_the_ends_of_few(sigma, trials, method):

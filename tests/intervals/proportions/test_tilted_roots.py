@@ -40,6 +40,7 @@ def test_ends_satisfy_their_equations(kind):
     check(noise, t, n, upper, -1, 0.025, 2e-11)
 
 
+@pytest.mark.thinned("alpha", "own_scales", every=2)
 @KINDS
 @pytest.mark.parametrize("alpha", [1e-12, 1e-6, 0.5, 0.9, 0.99])
 @pytest.mark.parametrize("own_scales", [False, True])
@@ -54,12 +55,13 @@ def test_other_levels(kind, alpha, own_scales):
         check(noise, t, n, lower if side > 0 else upper, side, alpha, 2e-11)
 
 
+@pytest.mark.thinned("method", "alpha", every=2)
 @KINDS
 @pytest.mark.parametrize("method", ["exact", "mid-p"])
 @pytest.mark.parametrize("alpha", [1e-4, 0.05, 0.8])
 def test_sums_have_the_same_ends(kind, method, alpha):
     """The same law as a sum of one noise, which has no closed form."""
-    noise, n, t = published(kind, 40, 1e4, seed=3)
+    noise, n, t = published(kind, 15, 1e4, seed=3)
     ours = proportion_confint(t, n, mechanism=noise, alpha=alpha, method=method)
     laws = [WeightedSum([1.0], noise.take(row)) for row in range(t.size)]
     summed = proportion_confint(t, n, mechanism=laws, alpha=alpha, method=method)

@@ -15,6 +15,7 @@ from dpinfer.mechanisms import DiscreteGaussian, Exact, Gaussian, Geometric, Lap
 NARROW = Geometric(scale=0.5)
 
 
+@pytest.mark.thinned("is_total", "noise", every=2)
 @pytest.mark.parametrize("is_total", [False, True])
 @pytest.mark.parametrize(
     ("noise", "other"),
@@ -128,7 +129,7 @@ def test_mistakes_are_named(change, message):
         proportion_confint(4, arguments.pop("nobs"), **arguments)
 
 
-@settings(derandomize=True, deadline=None, max_examples=15)
+@settings(derandomize=True, deadline=None, max_examples=8)
 @given(
     count=st.sampled_from([-40, 0, 3, 21, 1e100, 2.5, np.nan, [1, 2], "a"]),
     nobs=st.sampled_from([-5, 0, 1, 20, 1e13, np.inf, [3, 4], None]),

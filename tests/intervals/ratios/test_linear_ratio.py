@@ -18,6 +18,7 @@ from dpinfer.mechanisms import (
 )
 
 
+@pytest.mark.thinned("noise", "values", every=2)
 @pytest.mark.parametrize("noise", [Laplace(scale=2.0), Gaussian(sigma=2.0), Geometric(scale=2.0)])
 @pytest.mark.parametrize("values", [(60, 120), (60, 3), (-7, 90), (1, 1)])
 def test_two_values_have_the_set_of_their_ratio(noise, values):
@@ -147,7 +148,7 @@ def test_bad_arguments(arguments, message):
         linear_ratio_confint(**(good | arguments))
 
 
-@settings(derandomize=True, deadline=None, max_examples=20)
+@settings(derandomize=True, deadline=None, max_examples=10)
 @given(
     st.lists(st.floats(min_value=-1e3, max_value=1e3), min_size=2, max_size=2),
     st.lists(st.sampled_from([0.0, 1.0, -2.0, 0.3]), min_size=2, max_size=2),

@@ -127,10 +127,10 @@ def test_whole_numbered_noise_covers_by_enumeration(noise, alpha):
 @pytest.mark.parametrize("noise", WHOLE)
 def test_whole_numbered_sets_hold_all_that_is_accepted(noise):
     rng = np.random.default_rng(4)
-    y1, y2 = rng.integers(-12, 13, size=(2, 40))
+    y1, y2 = rng.integers(-12, 13, size=(2, 24))
     sets = ratio_confint(y1, y2, mechanism=noise)
     simple = np.unique([p / q for p in range(-6, 7) for q in range(1, 7)])
-    for r in np.concatenate([simple, np.tan(rng.uniform(-1.55, 1.55, 60))]):
+    for r in np.concatenate([simple, np.tan(rng.uniform(-1.55, 1.55, 30))]):
         p_value = [direct_p_value(noise, r, d, 45) for d in np.abs(y1 - r * y2)]
         accepted = np.array(p_value) > 0.05 + 1e-12
         assert sets.contains(r)[accepted].all()
@@ -172,6 +172,7 @@ def test_bounded_noise_is_a_little_wider_than_need_be(noise):
         assert error.cdf(-0.75 * abs(y1 - r * y2)) > 0.025
 
 
+@pytest.mark.thinned("noise", "values", every=2)
 @pytest.mark.parametrize(
     "noise",
     [Laplace(scale=1.0), Geometric(scale=12.0), (Laplace(scale=1.0), DiscreteGaussian(sigma=2.0))],
@@ -353,7 +354,7 @@ def test_shares_want_the_rest_or_the_total():
         share_confint(1.0, 2.0, total=3.0, mechanism=Laplace(scale=1.0))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(
     st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=3),
     st.lists(st.floats(min_value=-1e6, max_value=1e6), max_size=3),
@@ -436,6 +437,7 @@ def test_one_sided_sets_leave_out_what_is_rejected_on_one_side(noise):
         ratio_confint(y1, y2, mechanism=noise, alpha=0.5, alternative="larger")
 
 
+@pytest.mark.thinned("known", "measure", every=2)
 @pytest.mark.parametrize(
     "known", [{}, {"row_totals": [200, 300]}, {"method": "asymptotic"}], ids=str
 )

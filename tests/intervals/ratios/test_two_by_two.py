@@ -72,6 +72,7 @@ def test_delta_method_by_differences(measure):
     assert "approximate" in interval.notes[0]
 
 
+@pytest.mark.thinned("measure", "noise", "known", every=2)
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("noise", [Laplace(scale=2.0), Geometric(scale=1.0)])
 @pytest.mark.parametrize("known", [False, True])
@@ -113,16 +114,17 @@ def test_with_known_totals_the_law_is_that_of_the_linear_statistic(noise):
     rng = np.random.default_rng(4)
     truth, totals = np.array([[600.0, 1400.0], [450.0, 1050.0]]), np.array([2000.0, 1500.0])
     laws = noise if isinstance(noise, list) else [noise] * 4
-    errors = np.stack([law.rvs(40_000, rng=rng) for law in laws], axis=1).reshape(-1, 2, 2)
+    errors = np.stack([law.rvs(20_000, rng=rng) for law in laws], axis=1).reshape(-1, 2, 2)
     for measure, wanted in ((risk_ratio_confint, 1.0), (risk_difference_confint, 0.0)):
         found = measure(truth + errors, mechanism=noise, row_totals=totals, alpha=0.2)
         # six standard deviations; beside densities, narrow lattices leave something over
         covered = found.contains(wanted).mean()
-        assert covered >= 0.8 - 0.012
+        assert covered >= 0.8 - 0.017
         if noise in (LINEAR[0], LINEAR[1], LINEAR[3]):
-            assert covered <= 0.812 + 0.01 * (noise == LINEAR[3])
+            assert covered <= 0.817 + 0.01 * (noise == LINEAR[3])
 
 
+@pytest.mark.thinned("noise", "measure", every=2)
 @pytest.mark.parametrize("noise", LINEAR)
 @pytest.mark.parametrize("measure", [risk_ratio_confint, risk_difference_confint])
 def test_tables_with_totals_of_their_own(noise, measure):
@@ -143,7 +145,7 @@ def pmf(law, k):
 @pytest.mark.parametrize(
     ("law", "sizes"),
     [
-        (Exact(), (3, 4)),
+        (Exact(), (2, 3)),
         pytest.param(Exact(), (10, 8), marks=pytest.mark.slow),
         pytest.param(Exact(), (20, 15), marks=pytest.mark.study),
         pytest.param(Geometric(scale=0.5), (3, 5), marks=pytest.mark.slow),
@@ -188,6 +190,7 @@ def test_intervals_with_unknown_sizes_cover_noise_and_sampling(measure):
     assert found.contains(MEASURES[measure](*risks)).mean() >= 0.7
 
 
+@pytest.mark.thinned("noise", "measure", every=2)
 @pytest.mark.parametrize(
     "noise",
     [
@@ -253,20 +256,20 @@ def test_many_tables_at_once():
 
 @pytest.mark.parametrize("columns", [1, 2])
 def test_noisy_totals_cover_noise_and_sampling(columns):
-    # of 6 with .99 or more, fewer than 2 by accident with probability 6e-10
+    # of 4 with .99 or more, none by accident with probability 1e-8
     rng, law, own = np.random.default_rng(4), Geometric(scale=1.0), Geometric(scale=2.0)
     sizes, risks = np.array([200, 300]), np.array([0.3, 0.2])
-    events = rng.binomial(sizes, risks, (6, 2))
-    tables = np.stack([events, sizes - events], axis=2) + law.rvs((6, 2, 2), rng=rng)
+    events = rng.binomial(sizes, risks, (4, 2))
+    tables = np.stack([events, sizes - events], axis=2) + law.rvs((4, 2, 2), rng=rng)
     found = risk_difference_confint(
         tables[..., :columns],
         mechanism=law,
-        row_totals=sizes + own.rvs((6, 2), rng=rng),
+        row_totals=sizes + own.rvs((4, 2), rng=rng),
         row_totals_mechanism=own,
         uncertainty="noise+sampling",
         alpha=0.01,
     )
-    assert found.contains(0.1).sum() >= 2
+    assert found.contains(0.1).any()
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -281,16 +284,16 @@ def test_exact_totals_as_noisy_ones(measure):
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_noisy_totals_cover_noise(measure):
-    # of 1,000 with .8 or more, below .72 by accident with probability 1e-9; of 7
+    # of 500 with .8 or more, below .685 by accident with probability 1e-9; of 7
     # with .95, none: 8e-10
     rng, law, own = np.random.default_rng(5), Laplace(scale=1.0), Laplace(scale=3.0)
     value = MEASURES[measure](0.3, 0.15)
-    tables = TABLE + law.rvs((1000, 2, 2), rng=rng)
-    totals = 200.0 + own.rvs((1000, 2), rng=rng)
+    tables = TABLE + law.rvs((500, 2, 2), rng=rng)
+    totals = 200.0 + own.rvs((500, 2), rng=rng)
     known = {"mechanism": law, "row_totals_mechanism": own, "alpha": 0.2}
     for method in ("exact", "asymptotic"):
         found = measure(tables[..., :1], row_totals=totals, method=method, **known)
-        assert found.contains(value).mean() >= 0.72
+        assert found.contains(value).mean() >= 0.685
     few = measure(tables[:7], row_totals=totals[:7], **known | {"alpha": 0.05})
     without = measure(tables[:7], mechanism=law, alpha=0.05)
     assert few.contains(value).sum() >= 1
@@ -372,7 +375,7 @@ def test_bad_arguments(arguments, message):
         risk_ratio_confint(**({"table": TABLE, "mechanism": Laplace(scale=1.0)} | arguments))
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(
     st.lists(st.sampled_from([-3.0, 0.0, 1.0, 5.0, 1e150, -1e9]), min_size=4, max_size=4),
     st.sampled_from([Laplace(scale=1.0), Geometric(scale=1.0), Exact(), Gaussian(sigma=1e-80)]),

@@ -71,8 +71,8 @@ def truths(cells, regime):
     ("cells", "each"),
     [
         (1, 1),
-        (5, 1),
-        (30, 2),
+        (5, 2),
+        (30, 4),
         pytest.param(400, 6, marks=pytest.mark.slow),
         pytest.param(60, 1, marks=pytest.mark.study),
         pytest.param(400, 1, marks=pytest.mark.study),
@@ -81,7 +81,7 @@ def truths(cells, regime):
 @pytest.mark.parametrize("target", ["cells", "published"])
 def test_coverage_on_a_grid_about_the_threshold(name, cells, each, target):
     regime, reps = REGIMES[name], 400 if cells < 400 else 100
-    # each second or sixth of the grid, from another start for the next regime and target
+    # each second, fourth or sixth of the grid, from another start for the next regime and target
     start = (list(REGIMES).index(name) + 3 * (target == "published")) % each
     for seed, truth in list(enumerate(truths(cells, regime)))[start::each]:
         below, above = simulate(truth, regime, target, reps, seed)
@@ -112,7 +112,7 @@ def test_lower_ends_by_enumeration(name):
         margin = published.sum() - float(found.lower)
         plain = linear_confint(published, np.ones(cells), mechanism=regime["mechanism"])
         assert margin == published.sum() - float(plain.lower)  # no margin below that serves
-        grid = np.arange(0, 2 * t, 30 * scale)
+        grid = np.arange(0, 2 * t, 45 * scale)
         for f in grid:
             for g in grid if cells == 2 and name == "views" else grid[:1]:
                 assert tail_of_errors([f, g][:cells], regime, margin) <= ALPHA / 2 + 1e-12
@@ -359,6 +359,7 @@ def check_by_enumeration(law, target, cells, goal):
             assert p[upper < total - 1e-9].sum() <= alpha / 2 + 1e-12
 
 
+@pytest.mark.thinned("cells", "target", "scale", every=2)
 @pytest.mark.parametrize("cells", [1, 2])
 @pytest.mark.parametrize("target", ["soft", "excess", "soft-count"])
 @pytest.mark.parametrize("scale", [2.0, 0.4])
@@ -378,6 +379,7 @@ def test_soft_excesses_of_few_cells_are_covered_under_discrete_gaussian_noise(si
     check_by_enumeration(law, "soft", cells, lambda d: law.pmf(e) @ np.maximum(e + d, 0))
 
 
+@pytest.mark.thinned("name", "level", every=2)
 @pytest.mark.parametrize("name", REGIMES)
 @pytest.mark.parametrize("level", [-3, 1, 4])
 def test_excesses_of_many_cells_and_contrasts_are_covered(name, level):

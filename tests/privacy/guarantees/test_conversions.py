@@ -101,6 +101,7 @@ def zcdp_exact(rho, delta):
     return a * r + (log - mp.log(a)) / (a - 1) + mp.log(1 - 1 / a)
 
 
+@pytest.mark.thinned("rho", "delta", every=2)
 @pytest.mark.parametrize("rho", [1e-16, 1e-8, 0.1, 1.0, 30.0, 1e6])
 @pytest.mark.parametrize("delta", DELTAS)
 def test_zcdp_to_approximate(rho, delta):
@@ -125,7 +126,7 @@ def test_zcdp_to_approximate(rho, delta):
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 8.0])
 def test_zcdp_delta_is_below_that_of_any_order(epsilon):
-    a = 1 + np.logspace(-6, 6, 1_000_001)
+    a = 1 + np.logspace(-6, 6, 100_001)
     for rho in (1e-4, 0.1, 3.0):
         log_delta = (a - 1) * (a * rho - epsilon + np.log1p(-1 / a)) - np.log(a)
         distance = np.sqrt(min(rho / 2, 1 - np.exp(-rho)))
@@ -333,7 +334,7 @@ def test_renyi_at_one_order_is_never_below_the_exact_conversion():
     order, bound, epsilon = 3.0, 0.4, 0.5
     q = np.linspace(1e-9, 1 - 1e-9, 20_001)
     best = 0.0
-    for p in np.linspace(1e-9, 1 - 1e-9, 2001):
+    for p in np.linspace(1e-9, 1 - 1e-9, 1001):
         moment = p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order)
         allowed = moment <= np.exp((order - 1) * bound)
         best = max(best, (p - np.exp(epsilon) * q[allowed]).max(initial=0.0))

@@ -128,7 +128,7 @@ def test_curves_agree_with_quadrature_and_sums_at_any_order(kind):
     rng = np.random.default_rng(20)
     law, change = LAWS[kind]
     with mpmath.workdps(25):
-        for case in range(6):
+        for case in range(4):
             integer = kind in ("geometric", "discrete")
             scale = float(np.exp(rng.uniform(-1.0, 0.3 if integer else 1.5)))
             rate = 1.0 if case == 0 else float(np.exp(rng.uniform(-9.0, -0.01)))
@@ -177,12 +177,12 @@ def test_agrees_with_dp_accounting():
     "mechanism", [Laplace(scale=2.0), Geometric(scale=1.0), DiscreteGaussian(sigma=1.0), LN3]
 )
 def test_the_law_of_the_loss_gives_no_larger_epsilon(mechanism):
-    curve, loss = 5 * renyi_curve(mechanism), 5 * privacy_loss(mechanism)
-    for delta in (1e-9, 1e-4, 0.05):
+    curve, loss = 3 * renyi_curve(mechanism), 3 * privacy_loss(mechanism)
+    for delta in (1e-9, 0.05):
         assert loss.epsilon_at(delta) <= curve.epsilon_at(delta) * (1 + 1e-11)
-    for epsilon in (0.0, 0.3, 2.0):
+    for epsilon in (0.0, 1.0):
         assert loss.delta_at(epsilon) <= curve.delta_at(epsilon)
-    levels = np.array([0.01, 0.05, 0.3])
+    levels = np.array([0.01, 0.3])
     assert (max_power(loss, levels) <= max_power(curve, levels) + 1e-12).all()
 
 

@@ -39,6 +39,7 @@ def test_laplace(shift, fraction):
     agrees(loss, epsilon, -mp.expm1(-gap / 2), rtol=1e-12 + 1e-15 / (1.0 - fraction))
 
 
+@pytest.mark.thinned("rate", "fraction", every=2)
 @pytest.mark.parametrize(
     ("rate", "steps"), [(r, m) for r in SHIFTS for m in (1, 2, 5, 40) if r * m <= 1000]
 )
@@ -68,6 +69,7 @@ def test_randomized_response(p, categories, fraction):
     assert agrees_roughly == pytest.approx(float(exact), rel=1e-12 + rounding)
 
 
+@pytest.mark.thinned("mu", "compositions", "deviations", every=2)
 @pytest.mark.parametrize("mu", [1e-8, 1e-3, 1.0, 30.0])
 @pytest.mark.parametrize("compositions", [1, 1000, 10**6])
 @pytest.mark.parametrize("deviations", [0.0, 0.5, 3.0, 30.0, 36.5])
@@ -83,6 +85,7 @@ def test_gaussian(mu, compositions, deviations):
     assert loss.delta_at(epsilon) == pytest.approx(float(exact), rel=rtol, abs=1e-307)
 
 
+@pytest.mark.thinned("sigma", "steps", "deviations", every=2)
 @pytest.mark.parametrize("sigma", [0.1, 0.3, 1.0, 7.5, 100.0])
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("deviations", [0.0, 0.3, 5.0, 30.0])

@@ -208,6 +208,7 @@ def test_many_steps_have_narrow_bounds_and_add_up(law, rate, width):
         assert low <= upper + 1e-4
 
 
+@pytest.mark.thinned("law", "rate", every=2)
 @pytest.mark.parametrize(
     ("law", "build"),
     [

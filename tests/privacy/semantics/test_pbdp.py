@@ -51,7 +51,7 @@ def test_it_is_the_last_power_above_the_line(subject):
 
 @pytest.mark.parametrize("mu", [1e-8, 1e-3, 0.5, 1.0, 3.0, 30.0])
 def test_the_gaussian_solution_against_forty_digits(mu):
-    epsilon = np.array([1e-9, 1e-8, 1e-5, 0.1, 1.0, 10.0, 100.0, 700.0])
+    epsilon = np.array([1e-9, 1e-5, 0.1, 10.0, 700.0])
     with mp.workdps(60):
         for at, found in zip(epsilon, pbdp_delta(GDP(mu), epsilon), strict=True):
             low, high = mp.mpf(-45), mp.mpf(45)

@@ -140,6 +140,7 @@ def test_renyi_power_of_several_orders_is_the_least_of_each():
     )
 
 
+@pytest.mark.thinned("rho", "alpha", every=2)
 @pytest.mark.parametrize("rho", [1e-4, 0.05, 0.5, 2.63, 20.0])
 @pytest.mark.parametrize("alpha", [1e-9, 0.01, 0.3, 0.9])
 def test_concentrated_power_is_the_least_over_all_orders(rho, alpha):
@@ -154,6 +155,7 @@ def test_concentrated_power_is_the_least_over_all_orders(rho, alpha):
     assert max_power(ZCDP(rho), alpha) == pytest.approx(found[best], rel=1e-8, abs=1e-11)
 
 
+@pytest.mark.thinned("rho", "alpha", every=2)
 @pytest.mark.parametrize("rho", [0.01, 0.4, 3.0])
 @pytest.mark.parametrize("alpha", [1e-4, 0.1, 0.7])
 def test_a_decision_at_the_boundary_is_itself_concentrated(rho, alpha):
@@ -278,6 +280,7 @@ def test_power_of_repeated_mechanisms_by_enumeration():
         assert gap.max() <= guarantee.delta_at(at) + 1e-12
 
 
+@pytest.mark.thinned("scale", "count", every=2)
 @pytest.mark.parametrize("scale", [20.0, 5.0, 2.0, 0.7, 0.4, 0.05])
 @pytest.mark.parametrize("count", [2, 20, 60, 200, 1000])
 def test_inverted_losses_have_the_power_of_binomial_counts(scale, count):
