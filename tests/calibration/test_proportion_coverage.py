@@ -119,6 +119,6 @@ def test_exact_intervals_for_proportions_cover_everywhere(law, epsilon):
 @every_law
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_exact_intervals_for_rates_cover_everywhere(law, epsilon):
-    rng = np.random.default_rng(5)
-    for rate in RATES:
+    rng, start = np.random.default_rng(5), list(LAWS).index(law) + EPSILONS.index(epsilon)
+    for rate in RATES[start % 2 :: 2]:  # the others with the next law, and the next ε
         check_rate(LAWS[law](epsilon), rate, rng)

@@ -10,7 +10,7 @@ from dpinfer import DiscreteGaussian, Gaussian, Geometric, Laplace
 from dpinfer.errors import ConvergenceError, NotEstimableError
 from dpinfer.regression import noisy_glm, noisy_ols
 
-REPS = 300
+REPS = 180
 TRUTH = np.array([10.0, 0.5, 3.0])
 
 

@@ -236,7 +236,7 @@ def test_pvalues_of_many_parents(law):
 @pytest.mark.slow
 @pytest.mark.parametrize("law", [Laplace(scale=2.0), DiscreteGaussian(sigma=3.0)])
 def test_a_large_tree(law):
-    parent = irregular(1, (1, 30, 15, 10, 20))
+    parent = irregular(1, (1, 20, 12, 8, 12))
     fit = combine_hierarchy(np.zeros(parent.size), parent, mechanism=law)
     found, intervals = half_widths(fit)
     assert intervals.method == "exact"
