@@ -286,8 +286,10 @@ def test_odd_numbers_are_refused_or_answered(name, argument, steps):
     ],
 )
 def test_odd_mechanisms_are_refused_or_answered(name, method):
+    # one pair of counts is enough where wide noise takes long
+    alone = {"count1": 4, "nobs1": 9} if (name, method) == ("proportions_2indep", "exact") else {}
     for law in LAWS.values():
-        refused(name, mechanism=law, method=method)
+        refused(name, mechanism=law, method=method, **alone)
     assert not [kind for kind, law in NO_LAW.items() if not refused(name, mechanism=law)]
 
 

@@ -162,10 +162,20 @@ def test_two_counts_are_covered_by_enumeration(law, weights, method):
     check_coverage(law, [(0, 0), (1, 0), (0, 2), (2, 3)], weights, method=method)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("weights", [[1, 1, 1], [1, 1, -1]], ids=str)
-def test_three_counts_are_covered_by_enumeration(weights):
-    tables = [(0, 0, 0), (0, 0, 4), (1, 1, 1), (0, 3, 9)]
+TABLES = [(0, 0, 0), (0, 0, 4), (1, 1, 1), (0, 3, 9)]
+
+
+@pytest.mark.parametrize(
+    ("weights", "tables"),
+    [  # of the sum those without any count and with many, of the difference the others
+        pytest.param([1, 1, 1], TABLES[::3], marks=pytest.mark.slow),
+        pytest.param([1, 1, -1], TABLES[1:3], marks=pytest.mark.slow),
+        pytest.param([1, 1, 1], TABLES[1:3], marks=pytest.mark.study),
+        pytest.param([1, 1, -1], TABLES[::3], marks=pytest.mark.study),
+    ],
+    ids=str,
+)
+def test_three_counts_are_covered_by_enumeration(weights, tables):
     check_coverage(Geometric(scale=0.5), tables, weights, method="sparse")
 
 
