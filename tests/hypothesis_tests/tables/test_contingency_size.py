@@ -104,7 +104,7 @@ OTHERS = [law for law in LAWS if law != "laplace"]
 )
 def test_level_of_small_tables_under_other_laws(kind, law, statistic):
     setting = (kind, *MARGINS["2 x 2 skewed"], 500, LAWS[law](0.5))
-    check_level(statistic, *setting, runs=300, seed=1)
+    check_level(statistic, *setting, runs=200, seed=1)
 
 
 SIZES = list(product((50, 500, 5000), (0.05, 0.2, 1.0)))

@@ -150,7 +150,7 @@ def pmf(law, k):
             for one in MEASURES
         ),
         # that of which the least is nearest to the level
-        pytest.param(Exact(), (10, 8), risk_difference_confint, marks=pytest.mark.slow),
+        pytest.param(Exact(), (8, 7), risk_difference_confint, marks=pytest.mark.slow),
         *(
             pytest.param(law, sizes, one, marks=pytest.mark.study)
             for law, *several in [
