@@ -206,7 +206,13 @@ sys.exit(repr(failed) if failed else 0)
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(1), pytest.param(range(1, 16), marks=pytest.mark.slow)], ids=["few", "many"]
+    "seeds",
+    [
+        range(1),
+        pytest.param(range(1, 6), marks=pytest.mark.slow),
+        pytest.param(range(6, 16), marks=pytest.mark.study),
+    ],
+    ids=["few", "many", "more"],
 )
 def test_threads_that_use_a_fresh_import_load_it_together(seeds):
     for seed in seeds:

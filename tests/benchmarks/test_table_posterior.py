@@ -124,9 +124,12 @@ def test_chains(benchmark, sized, size, engine):
         pytest.importorskip("numba")
     given = release(size, crossing=True) | {"warmup": sized(250)}
     draws = sized(500)
-    drawn(given | {"warmup": 4}, 4, 4, engine)  # compiles
+    if engine == "numba":
+        drawn(given | {"warmup": 4}, 4, 4, engine)  # compiles
     found = benchmark.pedantic(drawn, args=(given, draws, 4, engine), rounds=1)
     seconds = benchmark.stats.stats.min if benchmark.stats else None
+    if seconds is None and size > 1000:  # what each cell tells of its draws takes longer than they
+        return
     least = np.nanmin(found.diagnostics()["ess_bulk"])
     benchmark.extra_info["draws per second"] = 4 * draws / seconds if seconds else None
     benchmark.extra_info["least effective draws per second"] = least / seconds if seconds else None

@@ -97,7 +97,7 @@ def test_simulated_coverage(name):
 @every_epsilon
 def test_simulated_coverage_study(name, epsilon):
     noise = MECHANISMS[name](epsilon)
-    errors = noise.rvs(1_000_000, rng=EPSILONS.index(epsilon))
+    errors = noise.rvs(400_000, rng=EPSILONS.index(epsilon))
     assert_counts_covered(noise, COUNTS, ALPHAS, errors)
 
 
@@ -130,7 +130,7 @@ def test_linear_functions_cover(name):
 @every_epsilon
 def test_linear_functions_cover_study(name, epsilon):
     noise = MECHANISMS[name](epsilon)
-    assert_linear_functions_covered(noise, ALPHAS, 1_000_000, 4, exactly=not noise.is_integer)
+    assert_linear_functions_covered(noise, ALPHAS, 250_000, 4, exactly=not noise.is_integer)
 
 
 def test_linear_functions_of_mixed_noises_cover():

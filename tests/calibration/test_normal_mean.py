@@ -70,7 +70,7 @@ GRID = list(product([20, 100, 300, 1000, 5000, 20_000], [0.1, 0.5, 1.0, 5.0]))
     ("nobs", "epsilon", "means", "reps"),
     [
         # every third has all sizes and all ε, though not together
-        *(pytest.param(*case, (5.0,), 400, marks=pytest.mark.slow) for case in GRID[::3]),
+        *(pytest.param(*case, (5.0,), 240, marks=pytest.mark.slow) for case in GRID[::3]),
         *(pytest.param(*case, (0.0, 5.0, 199.7), 1000, marks=pytest.mark.study) for case in GRID),
     ],
 )
@@ -96,7 +96,7 @@ def test_coverage_on_a_grid(name, nobs, epsilon, means, reps):
 @pytest.mark.parametrize("method", ["exact", "tail-bound"])
 def test_smallest_samples_with_a_range_cover(method):
     # just enough observations: the failure of the histogram takes its full share of alpha
-    alpha, reps = 0.1, 2000
+    alpha, reps = 0.1, 1200
 
     def has_a_range(n):
         return bool(

@@ -267,13 +267,17 @@ def test_some_hostile_values(name):
 
 
 @pytest.mark.parametrize(
-    "half", [pytest.param(0, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.study)]
+    "part",
+    [
+        pytest.param(0, marks=pytest.mark.slow),
+        *(pytest.param(part, marks=pytest.mark.study) for part in (1, 2, 3)),
+    ],
 )
 @pytest.mark.parametrize("name", CALLS)
-def test_all_hostile_values(name, half):
-    """Every second value for an argument and the others for the next; the rest in the study."""
+def test_all_hostile_values(name, part):
+    """Every fourth value for an argument and the next ones for the next; the rest in the study."""
     found = {
-        argument: complaints(name, argument, islice(HOSTILE, start % 2, None, 2))
-        for start, argument in zip(count(len(name) + half), CALLS[name][1], strict=False)
+        argument: complaints(name, argument, islice(HOSTILE, start % 4, None, 4))
+        for start, argument in zip(count(len(name) + part), CALLS[name][1], strict=False)
     }
     assert not {argument: words for argument, words in found.items() if words}

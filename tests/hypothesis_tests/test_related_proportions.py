@@ -105,7 +105,7 @@ def test_size_by_enumeration(compare, value, alternative):
 @pytest.mark.slow
 @pytest.mark.parametrize(("compare", "value"), [("diff", 0.2), ("odds-ratio", 0.3)])
 def test_size_by_enumeration_with_noise(compare, value):
-    n1, n2, noise, reach = 4, 5, Geometric(scale=0.5), 4  # beyond it with a chance of 2e-4
+    n1, n2, noise, reach = 3, 4, Geometric(scale=0.5), 3  # beyond it with a chance of 6e-4
     grids = np.meshgrid(np.arange(-reach, n1 + reach + 1.0), np.arange(-reach, n2 + reach + 1.0))
     y1, y2 = (part.ravel() for part in grids)
     how = {"mechanism": noise, "compare": compare, "value": value}

@@ -74,7 +74,8 @@ def _statements(y, law, alpha):
 def test_levels_by_enumeration(truth):
     """Every outcome of three discrete Gaussian noises: each statement misses at most a tenth."""
     alpha, f = 0.1, np.array(truth, dtype=float)
-    support = np.arange(-4.0, 5.0)
+    support = np.arange(-3.0, 4.0)
+    beyond = 1.0 - WHOLE.pmf(support).sum() ** 3  # counts as missed
     missed = dict.fromkeys(("best", "one", "every", "winner"), 0.0)
     for e in product(support, repeat=3):
         p = float(np.prod(WHOLE.pmf(np.array(e))))
@@ -95,7 +96,7 @@ def test_levels_by_enumeration(truth):
                 missed[group] = missed.get(group, 0.0) + p * (not fits)
         inside = interval.lower + moved <= f[winner] <= interval.upper + moved
         missed["winner"] += p * (not inside)
-    assert all(np.max(share) <= alpha for share in missed.values())
+    assert all(np.max(share) + beyond <= alpha for share in missed.values())
     assert len(missed) >= 5
 
 

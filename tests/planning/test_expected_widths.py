@@ -203,19 +203,19 @@ def test_width_is_the_average_of_simulated_exact_intervals(law, is_total):
 
 
 @pytest.mark.parametrize(
-    ("law", "is_total", "reps"),
+    ("law", "is_total", "nobs", "reps"),
     [
-        pytest.param(LAWS[0], False, 12, marks=pytest.mark.slow),
+        pytest.param(LAWS[0], False, 25, 12, marks=pytest.mark.slow),
         *(
-            pytest.param(law, total, 60, marks=pytest.mark.study)
+            pytest.param(law, total, 60, 60, marks=pytest.mark.study)
             for law in LAWS[:3]
             for total in (False, True)
         ),
     ],
     ids=repr,
 )
-def test_width_is_the_average_of_many_exact_intervals(law, is_total, reps):
-    nobs, value = 60, 0.3
+def test_width_is_the_average_of_many_exact_intervals(law, is_total, nobs, reps):
+    value = 0.3
     pairs = published(nobs, value, law, law, is_total, reps, np.random.default_rng(7))
     known = {"nobs_mechanism": law, "nobs_is_total": is_total}
     widths = proportion_confint(*pairs, mechanism=law, **known).width

@@ -154,13 +154,13 @@ def test_other_models_refuse_rows_that_share_errors():
 @pytest.mark.slow
 @pytest.mark.parametrize("law", [Gaussian(sigma=1.0), Laplace(scale=1.0)])
 def test_intervals_cover(law):
-    # 200 tables; 7 standard errors below .95 are .842: by accident less than once in 1e8
+    # 120 tables of .95: at most 96 by accident once in 1e8 or less
     covered, weights = 0, np.kron(np.eye(20), WEIGHTS[:5, :5])
     base = shared(np.zeros(100), weights, law, np.random.default_rng(8))
-    for seed in range(200):
+    for seed in range(120):
         z, y, rng = drawn(seed + 100, 100)
         errors = weights @ law.rvs(100, rng=rng) / law.std
         exog = {"const": np.ones(100), "x": replace(base, values=z + errors)}
         lower, upper = map(np.asarray, noisy_ols(y, exog).conf_int())
         covered += lower[1] <= 2.0 <= upper[1]
-    assert covered / 200 > 0.842
+    assert covered > 96

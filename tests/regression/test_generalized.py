@@ -244,7 +244,7 @@ def test_intervals_of_poisson_coefficients_cover():
     ],
 )
 def test_intervals_for_the_noise_alone_cover_the_confidential_fit(family, law):
-    # 80 intervals each, of 95 %: below 66 with chance 1e-5
+    # 50 intervals each, of 95 %: below 39 with chance 5e-6
     rng = np.random.default_rng(7)
     z = np.round(rng.normal(size=800) / 0.15)
     eta = -0.5 + 0.1 * z
@@ -255,13 +255,14 @@ def test_intervals_for_the_noise_alone_cover_the_confidential_fit(family, law):
     }[family]()
     plain = sm.GLM(r, np.column_stack([np.ones(800), z]), FAMILIES[family]).fit()
     hits, wide = np.zeros(2), 0
-    for _ in range(80):
+    for turn in range(50):
         exog = np.column_stack([np.ones(800), z + law.rvs(800, rng=rng)])
         own = {"family": family, "noise": {"x1": law}, "response_noise": 0.5}
         noisy = r + rng.normal(0.0, 0.5, 800)
         fit = dpi.noisy_glm(noisy, exog, uncertainty="noise", **own)
         lower, upper = map(np.asarray, fit.conf_int())
         hits += (lower <= plain.params) & (plain.params <= upper)
-        wide += fit.bse[1] < dpi.noisy_glm(noisy, exog, **own).bse[1]
-    assert (hits >= 66).all()
-    assert wide > 72
+        if turn < 20:
+            wide += fit.bse[1] < dpi.noisy_glm(noisy, exog, **own).bse[1]
+    assert (hits >= 39).all()
+    assert wide > 17

@@ -207,12 +207,12 @@ def test_refusals_of_least_squares(change, error, message):
 
 @pytest.mark.slow
 def test_quadratic_regression_of_counts():
-    # 60 tables: fewer than 43 of 60 intervals of 95 % cover with chance 5e-10;
+    # 35 tables: fewer than 23 of 35 intervals of 95 % cover with chance 6e-9;
     # the fourth moment of a Gaussian law gives a slope far off
     rng, law = np.random.default_rng(5), dpi.Geometric(scale=1.5)
     truth = np.array([3.0, 0.5, -0.08])
     found, wrong, hits = [], [], []
-    for turn in range(60):
+    for turn in range(35):
         z = rng.poisson(6.0, 4000)
         table = pd.DataFrame(
             {"z": z + law.rvs(4000, rng=rng), "r": truth @ [z**0, z, z**2] + rng.normal(size=4000)}
@@ -221,7 +221,7 @@ def test_quadratic_regression_of_counts():
         lower, upper = map(np.asarray, fit.conf_int())
         hits.append((lower <= truth) & (truth <= upper))
         found.append(fit.params)
-        if turn >= 20:
+        if turn >= 12:
             continue
         wrong.append(
             dpi.noisy_ols(
@@ -230,4 +230,4 @@ def test_quadratic_regression_of_counts():
         )
     assert (np.abs(np.median(found, axis=0) - truth) < [0.4, 0.16, 0.02]).all()
     assert np.median(wrong) < 0.25
-    assert (np.sum(hits, axis=0) >= 43).all()
+    assert (np.sum(hits, axis=0) >= 23).all()

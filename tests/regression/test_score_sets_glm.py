@@ -184,9 +184,9 @@ def test_there_are_none_without_noise():
 
 @pytest.mark.slow
 def test_they_cover_where_usual_intervals_do_not():
-    # of 95 %; 99 % was measured with other seeds: below 86 % of some 60 with chance 1e-8
+    # of 95 %; 99 % was measured with other seeds: at most 78 % of some 36 with chance 3e-9
     noise, covered, wald = dpi.Laplace(scale=10.8), [], []
-    for seed in range(100):
+    for seed in range(60):
         rng = np.random.default_rng([23, seed])
         z = np.round(rng.normal(0.0, 10.0, 100))
         counts = rng.poisson(np.exp(0.5 + 0.03 * z) * rng.gamma(2.0, 0.5, 100))
@@ -198,16 +198,16 @@ def test_they_cover_where_usual_intervals_do_not():
         for found, method in ((covered, "score"), (wald, "wald")):
             lower, upper = (x[1] for x in map(np.asarray, fit.conf_int(method=method)))
             found.append(lower <= 0.03 <= upper)
-    assert len(covered) > 40
-    assert np.mean(covered) > 0.86
+    assert len(covered) > 24
+    assert np.mean(covered) > 0.78
     assert np.mean(wald) < np.mean(covered)
 
 
 @pytest.mark.slow
 def test_for_the_noise_alone_they_cover_where_usual_intervals_do_not():
-    # of 95 %; 98 % of slopes was measured with other seeds: below 82 % of 50 with chance 6e-7
+    # of 95 %; 98 % of slopes was measured with other seeds: at most 74 % of 30 with chance 1e-7
     noise, covered, wald = dpi.Gaussian(sigma=15.0), [], []
-    for seed in range(72):
+    for seed in range(42):
         rng = np.random.default_rng([29, seed])
         z = np.round(rng.normal(0.0, 10.0, 100))
         counts = rng.poisson(np.exp(0.5 + 0.03 * z)) * 1.0
@@ -221,6 +221,6 @@ def test_for_the_noise_alone_they_cover_where_usual_intervals_do_not():
         for found, method in ((covered, "score"), (wald, "wald")):
             lower, upper = map(np.asarray, fit.conf_int(method=method))
             found.append((lower <= truth.params) & (truth.params <= upper))
-    assert len(covered) > 40
-    assert (np.mean(covered, axis=0) > 0.82).all()
+    assert len(covered) > 24
+    assert (np.mean(covered, axis=0) > 0.74).all()
     assert (np.mean(wald, axis=0) < np.mean(covered, axis=0)).all()

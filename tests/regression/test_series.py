@@ -231,17 +231,17 @@ def test_refusals_of_rates(change, error, message):
 
 @pytest.mark.slow
 def test_coverage_under_two_laws():
-    """20 series of 60 days; days of a series are dependent: 6 standard errors are about .06."""
+    """12 series of 60 days; days of a series are dependent: 6 standard errors are about .08."""
     rng, hits, pvalues = np.random.default_rng(3), [], []
     laws = [dpi.Laplace(scale=20.0)] * 30 + [dpi.Laplace(scale=5.0)] * 30
-    for _ in range(20):
+    for _ in range(12):
         f = 500 + np.cumsum(4.0 * rng.normal(size=60))
         y = f + np.array([law.rvs(rng=rng) for law in laws])
         fit = local_level(y, mechanism=laws, shift=30)
         hits.append(fit.conf_int().contains(f))
         pvalues.append(fit.shift_test().pvalue)
-    assert 0.89 < np.mean(hits) < 0.998
-    assert np.sum(np.less(pvalues, 0.05)) <= stats.binom.isf(1e-7, 20, 0.05)
+    assert 0.87 < np.mean(hits) < 0.998
+    assert np.sum(np.less(pvalues, 0.05)) <= stats.binom.isf(1e-7, 12, 0.05)
 
 
 @pytest.mark.parametrize("change", ["gap", "reversed", "words", "table", "levels"])
@@ -344,11 +344,11 @@ def test_breaks_are_looked_for_in_published_days():
 
 @pytest.mark.slow
 def test_size_of_the_test_of_a_break():
-    """30 series under two laws: more rejections at 5 % have a chance below 1e-7."""
+    """18 series under two laws: more rejections at 5 % have a chance below 1e-7."""
     rng, rejected = np.random.default_rng(9), 0
     laws = [dpi.Laplace(scale=20.0)] * 30 + [dpi.Laplace(scale=5.0)] * 30
-    for _ in range(30):
+    for _ in range(18):
         y = np.cumsum(4.0 * rng.normal(size=60)) + [law.rvs(rng=rng) for law in laws]
         fit = local_level(y, mechanism=laws, same_definition=True, method="kalman")
         rejected += fit.break_test(reps=19, rng=rng).pvalue <= 0.05
-    assert rejected <= stats.binom.isf(1e-7, 30, 0.05)
+    assert rejected <= stats.binom.isf(1e-7, 18, 0.05)

@@ -144,10 +144,10 @@ def test_refusals(change, error, message):
 
 @pytest.mark.slow
 def test_coverage():
-    """80 tables of 15 areas: 1,200 areas, hardly dependent; 5.3 standard errors are .033."""
+    """50 tables of 15 areas: 750 areas, hardly dependent; 5.3 standard errors are .042."""
     rng, hits, naive = np.random.default_rng(5), [], []
     law = dpi.Laplace(scale=0.5)
-    for _ in range(80):
+    for _ in range(50):
         d = rng.uniform(0.3, 0.7, 15)
         x = np.column_stack([np.ones(15), rng.normal(size=15)])
         theta = x @ [1.0, 2.0] + rng.normal(size=15)
@@ -155,7 +155,7 @@ def test_coverage():
         fit = fay_herriot(y, x, sampling_variance=d, mechanism=law)
         hits.append(fit.conf_int().contains(theta))
         naive.append(fitted(y, d, exog=x).conf_int().contains(theta))
-    assert 0.917 < np.mean(hits) < 0.985
+    assert 0.908 < np.mean(hits) < 0.985
     assert np.mean(naive) < 0.9
 
 

@@ -244,9 +244,15 @@ def test_bad_places_to_write(tmp_path):
         write_release(release, tmp_path / "a.csv", field="")
 
 
-@pytest.mark.slow
-def test_ten_million_rows(tmp_path):
-    cells = np.arange(10**7)
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(10**6, marks=pytest.mark.slow),
+        pytest.param(10**7, marks=pytest.mark.study),
+    ],
+)
+def test_millions_of_rows(tmp_path, rows):
+    cells = np.arange(rows)
     frame = pd.DataFrame({"a": cells % 5000, "b": cells // 5000, "v": cells, "s": 1.0 + cells % 2})
     release = Release.from_frame(
         frame,

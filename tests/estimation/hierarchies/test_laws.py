@@ -233,10 +233,17 @@ def test_pvalues_of_many_parents(law):
         assert exact <= tests["pvalue"][unit] <= min(1.0, exact + 1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "widths",
+    [
+        pytest.param((1, 20, 12, 8, 12), marks=pytest.mark.slow),
+        pytest.param((1, 30, 15, 10, 20), marks=pytest.mark.study),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("law", [Laplace(scale=2.0), DiscreteGaussian(sigma=3.0)])
-def test_a_large_tree(law):
-    parent = irregular(1, (1, 30, 15, 10, 20))
+def test_a_large_tree(law, widths):
+    parent = irregular(1, widths)
     fit = combine_hierarchy(np.zeros(parent.size), parent, mechanism=law)
     found, intervals = half_widths(fit)
     assert intervals.method == "exact"

@@ -191,7 +191,7 @@ def test_simulated_coverage(noise, values):
 
 @pytest.mark.parametrize(
     "reps",
-    [pytest.param(8000, marks=pytest.mark.slow), pytest.param(100_000, marks=pytest.mark.study)],
+    [pytest.param(3000, marks=pytest.mark.slow), pytest.param(100_000, marks=pytest.mark.study)],
 )
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
 @pytest.mark.parametrize(

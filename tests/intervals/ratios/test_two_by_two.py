@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -141,15 +143,24 @@ def pmf(law, k):
     return law.cdf(k) - law.cdf(k - 1.0)
 
 
-@pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize(
-    ("law", "sizes"),
+    ("law", "sizes", "measure"),
     [
-        (Exact(), (2, 3)),
-        pytest.param(Exact(), (10, 8), marks=pytest.mark.slow),
-        pytest.param(Exact(), (20, 15), marks=pytest.mark.study),
-        pytest.param(Geometric(scale=0.5), (3, 5), marks=pytest.mark.slow),
-        pytest.param(Geometric(scale=0.5), (6, 9), marks=pytest.mark.study),
+        *((Exact(), (2, 3), one) for one in MEASURES),
+        *(
+            pytest.param(Geometric(scale=0.5), (3, 5), one, marks=pytest.mark.slow)
+            for one in MEASURES
+        ),
+        # that of which the least is nearest to the level
+        pytest.param(Exact(), (8, 7), risk_difference_confint, marks=pytest.mark.slow),
+        *(
+            pytest.param(law, sizes, one, marks=pytest.mark.study)
+            for law, *several in [
+                (Exact(), (10, 8), (20, 15)),
+                (Geometric(scale=0.5), (6, 9)),
+            ]
+            for sizes, one in product(several, MEASURES)
+        ),
     ],
 )
 def test_default_intervals_cover_noise_and_sampling_by_enumeration(measure, law, sizes):

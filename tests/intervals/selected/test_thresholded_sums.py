@@ -73,7 +73,7 @@ def truths(cells, regime):
         (1, 1),
         (5, 2),
         (30, 4),
-        pytest.param(400, 6, marks=pytest.mark.slow),
+        pytest.param(400, 9, marks=pytest.mark.slow),
         pytest.param(60, 1, marks=pytest.mark.study),
         pytest.param(400, 1, marks=pytest.mark.study),
     ],
@@ -81,7 +81,7 @@ def truths(cells, regime):
 @pytest.mark.parametrize("target", ["cells", "published"])
 def test_coverage_on_a_grid_about_the_threshold(name, cells, each, target):
     regime, reps = REGIMES[name], 400 if cells < 400 else 100
-    # each second, fourth or sixth of the grid, from another start for the next regime and target
+    # each second, fourth or ninth of the grid, from another start for the next regime and target
     start = (list(REGIMES).index(name) + 3 * (target == "published")) % each
     for seed, truth in list(enumerate(truths(cells, regime)))[start::each]:
         below, above = simulate(truth, regime, target, reps, seed)

@@ -60,7 +60,12 @@ def assert_ends(found, law, x, population, nobs, count, level):
 
 
 @pytest.mark.parametrize(
-    "count", [9_500.0, *(pytest.param(k, marks=pytest.mark.slow) for k in (2.5e3, 5e3, 7.5e3))]
+    "count",
+    [
+        9_500.0,
+        *(pytest.param(k, marks=pytest.mark.slow) for k in (2.5e3, 7.5e3)),
+        pytest.param(5e3, marks=pytest.mark.study),
+    ],
 )
 def test_far_windows_of_the_hypergeometric_law(count):
     # wide noise: the sum has its largest term far from the mode, next to impossible counts
