@@ -32,7 +32,7 @@ from dpinfer.mechanisms._gaussian_lines import (
     taken,
     within,
 )
-from dpinfer.mechanisms._row_tails import Counts, Fall, Rows
+from dpinfer.mechanisms._row_tails import Counts, Fall, Rows, Trials
 
 _HOPELESS = 40.0
 
@@ -221,33 +221,43 @@ class _Place(NamedTuple):
     def is_worthwhile(self) -> bool:
         return self.rows.size >= _BREAK_EVEN_AT_PLACES * self.nodes.size
 
-    def terms(
-        self, tables: FloatArray, scale: FloatArray, n: FloatArray, u: FloatArray
-    ) -> FloatArray:
-        """Return tables of coefficients for each row, (degrees, m), but for the scale."""
+    def interpolated(self, tables: FloatArray, scale: FloatArray) -> FloatArray:
+        """Return tables of coefficients as they are, for whole n, or scaled and fitted, or NaN."""
         if self.whole:
-            return tables[:, (n - self.nodes[0]).astype(np.intp)]
+            return tables
         tables = tables * scale
-        nodes = chebyshev(len(tables))[0][:, np.newaxis]
-        least = chebval(nodes, tables, tensor=False).min()
+        least = chebval(chebyshev(len(tables))[0][:, np.newaxis], tables, tensor=False).min()
         tables = tables @ chebyshev(_DEGREES_AT_PLACES)[1].T
-        if not np.abs(tables[:, -1]).max() < _UNRESOLVED * least:
-            return np.full((1, n.size), np.nan)
-        return sums_at(tables, polynomials(u, _DEGREES_AT_PLACES))
+        return tables if np.abs(tables[:, -1]).max() < _UNRESOLVED * least else tables * np.nan
+
+    def terms(self, table: FloatArray, n: FloatArray, u: FloatArray) -> FloatArray:
+        """Return coefficients for each row, (degrees, m)."""
+        if self.whole:
+            return table[:, (n - self.nodes[0]).astype(np.intp)]
+        return sums_at(table, polynomials(u, _DEGREES_AT_PLACES))
 
 
 def _by_places(
-    counts: Counts, noise: GaussianNoise, t: FloatArray, excess: FloatArray, sign: FloatArray
+    counts: Counts,
+    noise: GaussianNoise,
+    middle: FloatArray,
+    part: FloatArray,
+    excess: FloatArray,
+    sign: FloatArray,
 ) -> FloatArray:
-    """Tails beside narrow noise where X varies little, around each whole number; or NaN.
+    """Tails beside narrow noise where X varies little, at t = middle + part; or NaN.
 
-    Rows of like n and one whole number k nearest to t share the sums over the reach of the noise,
-    which are polynomials in t: for each n where these are few whole numbers, or else interpolated
-    in n, over what P(X = k) falls by, where the last coefficients show that the degree suffices.
+    Rows of like n and one whole number ``middle`` nearest to t share the sums over the reach of the
+    noise, which are polynomials in t: for each n where these are few whole numbers, or else
+    interpolated in n, over what P(X = middle) falls by, where the last coefficients show that the
+    degree suffices.
     """
-    found = np.full(t.size, np.nan)
-    middle = np.rint(t)
-    suits = (sign * excess >= 0.0) & (counts.variance < _LITTLE)
+    if isinstance(counts, Trials) and counts.p.flat[0] > 0.5:
+        # few rows with a number of successes in common may have one of failures
+        failures = Trials(counts.n, counts.q, counts.p)
+        return _by_places(failures, noise, counts.n - middle, -part, -excess, -sign)
+    found, variance = np.full(part.size, np.nan), counts.variance
+    suits = (sign * excess >= 0.0) & (variance > 0.0) & (variance < _LITTLE)
     at = np.flatnonzero(suits & (middle >= 0.0) & (middle <= counts.last))
     if at.size < _WORTHWHILE:
         return found
@@ -265,22 +275,26 @@ def _by_places(
     places = [place for place in places if place.is_worthwhile]
     if not places:
         return found
+    sizes = [place.nodes.size for place in places]
+    first = np.repeat([place.rows[0] for place in places], sizes)
     nodes = np.concatenate([place.nodes for place in places])
-    first = np.repeat([place.rows[0] for place in places], [place.nodes.size for place in places])
     law = type(counts)(nodes, *(x.ravel()[0, ...] for x in counts[1:]))
     noise = noise._take(np.zeros(1, dtype=np.intp)) if noise.shape else noise
     away, sigma = law.excess(k[first]), np.full(nodes.size, np.ravel(noise.sigma)[0])
-    lines = Lines(law, sigma, k[first], away, sign[at][first])
-    tables = lines.polynomials(noise)
-    scale, ends = np.exp(law.log_decline(away)), np.cumsum([place.nodes.size for place in places])
-    for place, end in zip(places, ends, strict=True):
-        own, rows = slice(end - place.nodes.size, end), at[place.rows]
-        u = 2.0 * (depth[place.rows] - low[place.rows[0]]) - 1.0
-        terms = place.terms(tables[:, own], scale[own], counts[0][rows], u)
-        part = t[rows] - middle[rows]
-        found[rows] = chebval(2.0 * sign[rows] * part, terms, tensor=False)
-        if not place.whole:
-            found[rows] *= np.exp(-counts.take(rows).log_decline(excess[rows] - part))
+    tables = Lines(law, sigma, k[first], away, sign[at][first]).polynomials(noise)
+    scale = np.exp(law.log_decline(away))
+    for place, end in zip(places, np.cumsum(sizes), strict=True):
+        own = slice(end - place.nodes.size, end)
+        table = place.interpolated(tables[:, own], scale[own])
+        for start in range(0, place.rows.size, LINES):
+            some = place.rows[start : start + LINES]
+            rows = at[some]
+            u = 2.0 * (depth[some] - low[some]) - 1.0
+            terms = place.terms(table, counts[0][rows], u)
+            tail = chebval(2.0 * sign[rows] * part[rows], terms, tensor=False)
+            if not place.whole:
+                tail *= np.exp(-counts.take(rows).log_decline(excess[rows] - part[rows]))
+            found[rows] = tail
     return found
 
 
@@ -303,9 +317,9 @@ def _smooth_tail(
         return np.full(sigma.size, np.nan)
     with np.errstate(all="ignore"):
         found = _by_integrals(counts, noise, float(sigma[0]), t, excess, sign)
-        left = np.flatnonzero(np.isnan(found))
+        left, middle = np.flatnonzero(np.isnan(found)), np.rint(t)
         if left.size and sigma[0] < NARROW:
-            some = t[left], excess[left], sign[left]
+            some = middle[left], (t - middle)[left], excess[left], sign[left]
             found[left] = _by_places(counts.take(left), noise, *some)
         return found
 
