@@ -287,7 +287,7 @@ def test_both_tails_against_the_sum_over_all_counts(counts, kind):
 
 
 @pytest.mark.thinned("most", "sigma", "kind", "counts", every=3)
-@pytest.mark.parametrize(("most", "p"), [(1500, 0.2), (90, 0.4), (4000, 0.005)])
+@pytest.mark.parametrize(("most", "p"), [(1500, 0.2), (90, 0.4), (4000, 0.005), (3000, 0.997)])
 @pytest.mark.parametrize("sigma", [0.3, 0.45, 1.1, 2.5])
 @pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian])
 @pytest.mark.parametrize("counts", ["binomial", "Poisson"])
