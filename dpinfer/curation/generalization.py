@@ -267,8 +267,7 @@ def _from_runs(
         rank = int(np.ceil((1.0 - beta) * (reps + 1)))
         if rank > reps:
             raise InvalidParameterError(
-                f"reps must be at least {int(np.ceil(1.0 / beta)) - 1} for beta = {beta:g}, got "
-                f"{reps}"
+                f"reps must be at least 1/beta - 1 = {1.0 / beta - 1.0:.7g}, got {reps}"
             )
         alpha, chance = float(largest[rank - 1]), beta
     else:
