@@ -42,7 +42,9 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize(("laws", "method", "alternative"), in_turn(LAWS, METHODS, ALTERNATIVES))
+@pytest.mark.parametrize(
+    ("laws", "method", "alternative"), in_turn(LAWS, METHODS, ALTERNATIVES, every=2)
+)
 def test_sum_equals_enumeration(laws, method, alternative):
     levels = np.array([0.01, 0.2, 0.5, 0.9])
     exposure, rates, ratio, value = 2.0, (2.5, 1.5), 0.75, 1.5
@@ -98,7 +100,7 @@ def test_small_levels():
 def test_guaranteed_version_holds_its_level():
     plan = PlannedPower(poisson_2indep, mechanism=Geometric(scale=0.5), ratio=2.0)
     levels = np.array([0.01, 0.05, 0.2])
-    for exposure in (3.0, 9.0):
+    for exposure in (2.0, 5.0):
         assert (plan.power(exposure, 1.0, 1.0, levels) <= levels).all()
 
 
@@ -171,7 +173,7 @@ def test_many_events_without_noise_are_near_the_formula_of_statsmodels(alternati
 
 @pytest.mark.parametrize(
     ("method", "names"),
-    [("exact", ("exposure1", "rate1", "alpha")), ("plug-in", ("rate2", "budget"))],
+    [("exact", ("exposure1", "alpha")), ("plug-in", ("rate1", "rate2", "budget"))],
 )
 def test_solving_is_the_inverse_of_power(method, names):
     plan = PlannedPower(poisson_2indep, mechanism=Geometric.from_epsilon, method=method)
