@@ -136,7 +136,7 @@ def in_parts():
             yield pytest.param(x, [1, 2], marks=pytest.mark.slow if kept else pytest.mark.study)
 
 
-@pytest.mark.parametrize(("name", "others"), in_parts())
+@pytest.mark.parametrize(("name", "others"), list(in_parts()))
 def test_what_is_solved_for_reaches_the_width_and_no_more(name, others):
     procedure, known, wanted = SOLVED[name]
     known = {"alpha": 0.05, **known}

@@ -87,7 +87,10 @@ LAPLACE, GAUSSIAN, WHOLE = Laplace(scale=2.0), Gaussian(sigma=2.0), Geometric(sc
         ),
         ((60, 90), (0.45, 0.3), (LAPLACE, LAPLACE), "two-sided", "plug-in", 0.05, 250),
         ((6, 5), (0.3, 0.5), (Laplace(scale=0.05),) * 2, "smaller", "plug-in", 0.3, 250),
-        ((5, 5), (0.3, 0.5), (Laplace(scale=0.1),) * 2, "two-sided", "plug-in", 0.1, 250),
+        pytest.param(
+            *((5, 5), (0.3, 0.5), (Laplace(scale=0.1),) * 2, "two-sided", "plug-in", 0.1, 250),
+            marks=pytest.mark.study,
+        ),
         ((40, 80), (0.02, 0.01), (Gaussian(sigma=3.0), WHOLE), "larger", "plug-in", 0.6, 250),
         ((300, 9), (0.9, 0.7), (GAUSSIAN, Gaussian(sigma=1.0)), "two-sided", "plug-in", 0.95, 250),
         ((60, 90), (0.5, 0.3), (WHOLE, WHOLE), "larger", "plug-in", 0.05, 2000),
