@@ -8,8 +8,8 @@ import pytest
 def in_turn(*axes, every=1):
     """Every choice from all axes but the last, each with one of the last; the others in a study.
 
-    The one is another for the next choice, so that each meets everything on the other axes; or one
-    in so many choices, where it is enough that each of a pair meets some of the other axis.
+    The one is another for the next choice, so that each meets everything on the other axes. Of
+    these, one in `every`, where each setting but not each pair of them is to be met.
     """
     found = []
     for places in product(*(range(len(axis)) for axis in axes)):

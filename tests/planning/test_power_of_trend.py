@@ -46,7 +46,7 @@ def published(nobs, laws):
         [[Geometric(scale=0.2)] * 3, [Exact(), Geometric(scale=0.3), Exact()], [Exact()] * 3],
         ALTERNATIVES,
         ["exact", "asymptotic"],
-        every=2,
+        every=3,
     ),
 )
 def test_power_equals_enumeration(laws, method, alternative):

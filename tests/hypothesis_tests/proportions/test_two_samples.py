@@ -61,7 +61,7 @@ def pooled(n1, n2, count1, count2):
 
 @pytest.mark.parametrize(
     ("sizes", "first", "alternative"),
-    in_turn([(12, 12), (9, 14), (1, 30)], LAWS, ALTERNATIVES, every=2),
+    in_turn([(12, 12), (9, 14), (1, 30)], LAWS, ALTERNATIVES),
     ids=str,
 )
 def test_the_law_of_the_difference_equals_enumeration(sizes, first, alternative):
