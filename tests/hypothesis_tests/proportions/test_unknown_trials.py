@@ -158,7 +158,7 @@ def plug_in_tail(t, total, p, noise, other, is_total):
     return 0.5 * (stats.exponnorm.sf(t, **shape) + stats.exponnorm.cdf(-t, **shape))
 
 
-@pytest.mark.thinned("noise", "is_total", "alternative", every=3)
+@pytest.mark.thinned("noise", "is_total", "alternative", every=2)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("is_total", [False, True])
 @pytest.mark.parametrize(
