@@ -41,7 +41,7 @@ def published_values(noise, f, reps, seed):
     return np.maximum(f + noise.isf(rng.uniform(size=reps) * noise.sf(THRESHOLD - f)), THRESHOLD)
 
 
-@pytest.mark.thinned("name", "alternative", "alpha", every=2)
+@pytest.mark.thinned("name", "alternative", "alpha", every=3)
 @every_mechanism
 @pytest.mark.parametrize("alternative", ["two-sided", "larger", "smaller"])
 @pytest.mark.parametrize("alpha", [0.2, 0.05])

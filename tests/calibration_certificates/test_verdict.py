@@ -34,6 +34,7 @@ def verdicts(events, trials, limit, error):
     ).verdicts
 
 
+@pytest.mark.thinned("trials", "limit", "error", every=2)
 @pytest.mark.parametrize("trials", TRIALS)
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("error", ERRORS)

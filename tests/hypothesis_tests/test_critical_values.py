@@ -62,7 +62,7 @@ CASES = {
 }
 
 
-@pytest.mark.thinned("alternative", "case", every=2)
+@pytest.mark.thinned("alternative", "case", every=3)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("case", CASES)
 def test_critical_values_are_attained(case, alternative):

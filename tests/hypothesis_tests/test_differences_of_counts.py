@@ -99,7 +99,7 @@ def test_no_more_is_rejected_than_the_level_by_enumeration(kind, noise, alternat
 
 @pytest.mark.parametrize(
     ("kind", "noise", "method", "alternative"),
-    in_turn(list(KINDS), NOISES, ["exact", "plug-in", "asymptotic"], ALTERNATIVES),
+    in_turn(list(KINDS), NOISES, ["exact", "plug-in", "asymptotic"], ALTERNATIVES, every=2),
     ids=str,
 )
 def test_intervals_invert_the_test(kind, noise, alternative, method):
@@ -111,9 +111,9 @@ def test_intervals_invert_the_test(kind, noise, alternative, method):
 
 @pytest.mark.parametrize("noise", [Laplace(scale=1.0), Gaussian(sigma=1.5)], ids=str)
 def test_intervals_with_continuous_noise(noise):
-    values = np.array([-0.5, 0.0, 1.5])
+    values = np.array([0.0, 1.5])
     check_dual(lambda v: rates(6.3, 2.2, v, noise), values, near=1e-3)
-    check_dual(lambda v: pairs(6.3, 2.2, v, noise), values[1:2], near=1e-3)
+    check_dual(lambda v: pairs(6.3, 2.2, v, noise), values[:1], near=1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -153,9 +153,13 @@ def test_unconditional_test_of_rates_is_near_to_the_e_test():
 
 def test_rates_in_other_units_are_the_same():
     noise = Geometric(scale=2.0)
-    found = poisson_2indep(60, 51.5, 29, 54.3, compare="diff", value=0.1, mechanism=noise)
-    scaled = poisson_2indep(60, 51.5e6, 29, 54.3e6, compare="diff", value=1e-7, mechanism=noise)
+    found = poisson_2indep(18, 51.5, 7, 54.3, compare="diff", value=0.1, mechanism=noise)
+    scaled = poisson_2indep(18, 51.5e6, 7, 54.3e6, compare="diff", value=1e-7, mechanism=noise)
     assert scaled.pvalue == pytest.approx(found.pvalue, rel=1e-6)
+    # the intervals of this method are the quicker ones
+    how = {"compare": "diff", "mechanism": noise, "method": "plug-in"}
+    found = poisson_2indep(18, 51.5, 7, 54.3, **how)
+    scaled = poisson_2indep(18, 51.5e6, 7, 54.3e6, **how)
     np.testing.assert_allclose(np.asarray(scaled.conf_int()) * 1e6, found.conf_int(), rtol=1e-6)
 
 
@@ -175,7 +179,10 @@ def test_rows_and_labels():
     one = poisson_2indep(12, 20.0, 14, 54.0, **how)
     assert list(found.pvalue.index) == ["a", "b"]
     assert found.pvalue["b"] == one.pvalue
-    assert found["b"].conf_int().lower == pytest.approx(one.conf_int().lower)
+    how["method"] = "plug-in"  # whose intervals are the quicker ones
+    rows = poisson_2indep(counts, [16.0, 20.0], [11, 14], 54.0, value=[0.1, 0.0], **how)
+    one = poisson_2indep(12, 20.0, 14, 54.0, **how)
+    assert rows["b"].conf_int().lower == pytest.approx(one.conf_int().lower)
     table = Release([101, 41, 19, 33], mechanism=Geometric(scale=1.0))
     result = mcnemar(table, 194, compare="diff")
     assert result.effect == "difference"

@@ -62,6 +62,7 @@ def slowly(folder, n_jobs):
     return simulate_null([SlowDraw(str(folder))], np.asarray(1.5), simulation, block=100)
 
 
+@pytest.mark.thinned("n_jobs", "precision", every=2)
 @pytest.mark.parametrize("precision", [None, 0.005])
 @pytest.mark.parametrize("n_jobs", [2, 4, -1])
 def test_threads_give_the_same_answer(n_jobs, precision):

@@ -53,7 +53,7 @@ def of_noise(noise, whole, between):
     return float(whole) if noise.is_integer else whole + between
 
 
-@pytest.mark.thinned("noise", "alternative", "method", "count", every=2)
+@pytest.mark.thinned("noise", "alternative", "method", "count", every=3)
 @pytest.mark.parametrize("noise", NOISES, ids=ids)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("method", ["exact", "asymptotic"])
@@ -69,11 +69,11 @@ def test_one_proportion(noise, alternative, method, count):
 def test_one_proportion_unbiased(noise):
     count = of_noise(noise, 8, 0.3)
     how = {"mechanism": noise, "method": "unbiased"}
-    values = np.linspace(0.01, 0.99, 20)
+    values = np.linspace(0.01, 0.99, 5 if isinstance(noise, Tulap) else 20)
     check_dual(lambda p: proportions_ztest(count, 30, p, **how), values)
 
 
-@pytest.mark.thinned("noise", "alternative", "method", "count", every=2)
+@pytest.mark.thinned("noise", "alternative", "method", "count", every=3)
 @pytest.mark.parametrize("noise", NOISES, ids=ids)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("method", ["exact", "asymptotic"])
@@ -88,7 +88,7 @@ def test_one_rate(noise, alternative, method, count):
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_simulated_intervals_hold_the_tested_value_just_where_it_is_not_rejected(alternative):
     how = {"mechanism": Geometric(scale=2.0), "alternative": alternative, "method": "monte-carlo"}
-    values = np.linspace(0.14, 0.6, 6)
+    values = np.array([0.14, 0.3, 0.42])
     for value in values:
         result = proportions_ztest(34, 100, value, **how, reps=999, rng=3)
         inside = bool(result.conf_int().contains(value))
@@ -114,13 +114,10 @@ def accepted_hull(count, nobs, noise, alpha, grid):
     """All proportions of a grid that the two-sided test does not reject, by enumeration."""
     x, t = np.arange(nobs + 1), np.arange(-60, nobs + 61)
     masses = noise.pmf(t - x[:, None])
-    found = []
-    for p, counts in zip(grid, stats.binom.pmf(x, nobs, grid[:, None]), strict=True):
-        chances = counts @ masses
-        far = np.abs(t - nobs * p) >= abs(count - nobs * p) - 1e-12
-        if chances[far].sum() >= alpha:
-            found.append(p)
-    return min(found, default=np.inf), max(found, default=-np.inf)
+    p = grid[:, None]
+    far = np.abs(t - nobs * p) >= np.abs(count - nobs * p) - 1e-12
+    found = grid[((stats.binom.pmf(x, nobs, p) @ masses) * far).sum(axis=1) >= alpha]
+    return found.min(initial=np.inf), found.max(initial=-np.inf)
 
 
 @pytest.mark.parametrize("count", [-6, -2, 0, 3, 9, 15, 17])
@@ -156,6 +153,7 @@ def test_inverted_interval_is_that_of_the_test(noise):
     np.testing.assert_allclose(test.conf_int(), held, rtol=1e-14)
 
 
+@pytest.mark.thinned("nobs", "noise", every=2)
 @pytest.mark.parametrize("nobs", [6, 14])
 @pytest.mark.parametrize("noise", [Exact(), Geometric(scale=0.7), Geometric(scale=3.0)], ids=str)
 def test_coverage_by_enumeration(nobs, noise):
@@ -186,7 +184,7 @@ def test_one_sided_inverted_intervals_are_the_exact_ones():
 
 @pytest.mark.parametrize(
     ("noise", "method", "alternative"),
-    in_turn(NOISES[:3], ["exact", "plug-in", "asymptotic"], ALTERNATIVES),
+    in_turn(NOISES[:3], ["exact", "plug-in", "asymptotic"], ALTERNATIVES, every=2),
     ids=str,
 )
 def test_ratio_of_rates(noise, alternative, method):
@@ -199,7 +197,7 @@ def test_ratio_of_rates(noise, alternative, method):
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_ratio_of_rates_with_continuous_noise(alternative):
     how = {"mechanism": Laplace(scale=2.0), "alternative": alternative}
-    values = np.geomspace(0.3, 12, 5)
+    values = np.geomspace(0.3, 12, 3)
     check_dual(lambda r: poisson_2indep(24.3, 2.0, 16.4, 3.0, value=r, **how), values, near=1e-3)
 
 
@@ -211,9 +209,9 @@ def test_ratio_of_rates_without_noise_is_that_of_scipy():
 
 def test_odds_of_mcnemar():
     noise = Geometric(scale=1.0)
-    result = mcnemar([[101, 41], [19, 33]], mechanism=noise)
-    rates = poisson_2indep(41, 1.0, 19, 1.0, mechanism=noise)
-    assert result.estimate == pytest.approx(41 / 19)
+    result = mcnemar([[101, 14], [6, 33]], mechanism=noise)
+    rates = poisson_2indep(14, 1.0, 6, 1.0, mechanism=noise)
+    assert result.estimate == pytest.approx(14 / 6)
     np.testing.assert_array_equal(result.conf_int(), rates.conf_int())
 
 
@@ -224,7 +222,7 @@ def test_proportion_with_noisy_trials(alternative, total):
     noise = Geometric(scale=1.5)
     how = {"mechanism": noise, "nobs_mechanism": noise, "nobs_is_total": total}
     how |= {"alternative": alternative}
-    values = np.concatenate([np.linspace(0.02, 0.98, 11), [1 / 3, 1 / 4]])
+    values = np.concatenate([np.linspace(0.02, 0.98, 6), [1 / 3, 1 / 4]])
     check_dual(lambda p: proportions_ztest(12, 40, p, **how), values, near=1e-5)
 
 
@@ -241,7 +239,7 @@ def test_noise_only_intervals_are_those_of_linear_confint():
 
 @pytest.mark.parametrize(
     ("noise", "method", "alternative"),
-    in_turn(NOISES[1:], ["exact", "monte-carlo", "asymptotic"], ALTERNATIVES),
+    in_turn(NOISES[1:], ["exact", "monte-carlo", "asymptotic"], ALTERNATIVES, every=2),
     ids=str,
 )
 def test_difference_of_counts(noise, alternative, method):
@@ -340,7 +338,7 @@ def test_rates_far_beyond_the_count_are_rejected(mean, noise):
     assert poisson_ztest(mean // 1 * 3, 1.0, mean, mechanism=noise).pvalue < 1e-9
 
 
-@pytest.mark.thinned("alternative", "method", "noise", every=2)
+@pytest.mark.thinned("alternative", "method", "noise", every=3)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("method", ["exact", "asymptotic"])
 @pytest.mark.parametrize("noise", [Exact(), Geometric(scale=3.0), Laplace(scale=2.0)], ids=str)

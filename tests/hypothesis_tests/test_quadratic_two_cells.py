@@ -165,6 +165,7 @@ def test_small_tails_of_two_cells_are_accurate_relative_to_their_size(nobs, shar
     assert result.pvalue == pytest.approx(expected, rel=1e-11, abs=0.0)
 
 
+@pytest.mark.thinned("noise", "value", every=2)
 @pytest.mark.parametrize("noise", [Laplace(scale=5.0), Gaussian(sigma=3.0)], ids=repr)
 @pytest.mark.parametrize("value", [None, np.array([0.35, 0.65])], ids=["null", "power"])
 def test_quadrature_agrees_with_the_inversion(noise, value):
@@ -255,7 +256,7 @@ def test_ways_are_made_only_where_they_are_needed():
     assert made == [5e-7, 1e-7, 2e-7]
 
 
-@settings(derandomize=True, deadline=None, max_examples=20)
+@settings(derandomize=True, deadline=None, max_examples=10)
 @given(
     nobs=st.integers(1, 10**6),
     share=st.floats(1e-6, 1 - 1e-6),

@@ -214,7 +214,7 @@ def wrong_by(law, points):
 
 
 @pytest.mark.parametrize(
-    "seed", [169, 234, *(pytest.param(x, marks=pytest.mark.study) for x in (210, 274))]
+    "seed", [169, *(pytest.param(x, marks=pytest.mark.study) for x in (210, 234, 274))]
 )
 def test_stated_errors_of_inverted_tails_of_tiny_tables(seed):
     """Single atoms are large there, and the characteristic function does not decay."""

@@ -21,7 +21,7 @@ NEAR = {"asymptotic": 1e-6, "exact": 1e-4, "plug-in": 1e-4}
 
 @pytest.mark.parametrize(
     ("compare", "method", "alternative"),
-    in_turn(list(COMPARED), ["exact", "plug-in", "asymptotic"], ALTERNATIVES),
+    in_turn(list(COMPARED), ["exact", "plug-in", "asymptotic"], ALTERNATIVES, every=2),
 )
 def test_interval_inverts_the_test(compare, alternative, method):
     how = {"mechanism": Geometric(scale=1.0), "compare": compare, "alternative": alternative}
@@ -36,7 +36,7 @@ def test_interval_inverts_the_test(compare, alternative, method):
 def test_interval_inverts_the_test_with_continuous_noise(noise):
     check_dual(
         lambda v: proportions_2indep(14.3, 20, 9.2, 24, mechanism=noise, value=v),
-        VALUES["diff"][::2],
+        VALUES["diff"][1:2],
         near=1e-3,
     )
 
@@ -81,7 +81,7 @@ def curve(compare, value, second):
     ("compare", "value", "alternative"),
     [
         ("diff", 0.2, "two-sided"),
-        ("diff", 1e-3, "two-sided"),
+        pytest.param("diff", 1e-3, "two-sided", marks=pytest.mark.study),
         ("ratio", 1.8, "larger"),
         ("odds-ratio", 0.3, "smaller"),
         ("odds-ratio", 300.0, "two-sided"),
@@ -141,7 +141,8 @@ def test_rows_and_labels_and_refusals():
     single = proportions_2indep(14, 20, 9, 24, mechanism=noise, value=0.1)
     assert rows.pvalue[0] == pytest.approx(single.pvalue, rel=1e-12)
     assert rows.estimate[1] == pytest.approx(0.15)
-    assert rows.conf_int().lower.shape == (2,)
+    quick = {"mechanism": noise, "value": [0.1, 0.0], "method": "plug-in"}
+    assert proportions_2indep([14, 3], 20, [9, 0], 24, **quick).conf_int().lower.shape == (2,)
     ratio = proportions_2indep(3, 20, 0, 24, mechanism=noise, compare="ratio", method="asymptotic")
     assert ratio.estimate == np.inf
     assert ratio.conf_int().lower > 0

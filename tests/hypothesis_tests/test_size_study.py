@@ -242,7 +242,11 @@ def test_own_tests_are_counted():
 
 @pytest.mark.parametrize(
     "model",
-    [SLOW_TAIL, Poisson(rate=[4.0, 9.0]), Independence(nobs=90, rows=[0.5] * 2, columns=[0.5] * 2)],
+    [
+        SLOW_TAIL,
+        pytest.param(Poisson(rate=[4.0, 9.0]), marks=pytest.mark.study),
+        Independence(nobs=90, rows=[0.5] * 2, columns=[0.5] * 2),
+    ],
     ids=lambda model: type(model).__name__,
 )
 def test_workers_do_not_matter(model):

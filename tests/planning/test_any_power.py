@@ -294,7 +294,7 @@ BAD = st.one_of(
 @pytest.mark.parametrize(
     ("test", "fixed", "numbers"), ASKED, ids=lambda x: getattr(x, "__name__", "")
 )
-@settings(derandomize=True, deadline=None, max_examples=15)
+@settings(derandomize=True, deadline=None, max_examples=8)
 @given(data=st.data())
 def test_only_our_errors_escape(test, fixed, numbers, data):
     numbers = numbers | DEFAULT

@@ -183,7 +183,7 @@ def test_width_is_the_average_of_simulated_normal_intervals(law, is_total, nobs,
     ("law", "is_total"), [(Gaussian(sigma=3.0), True), (Geometric(scale=1.5), False)], ids=str
 )
 def test_width_is_the_average_of_simulated_exact_intervals(law, is_total):
-    nobs, value, reps = 100, 0.3, 8
+    nobs, value, reps = 50, 0.3, 8
     pairs = published(nobs, value, law, law, is_total, reps, np.random.default_rng(6))
     known = {"nobs_mechanism": law, "nobs_is_total": is_total}
     exact = proportion_confint(*pairs, mechanism=law, **known).width
@@ -552,7 +552,7 @@ def noises(law):
     return values, weights / weights.sum()
 
 
-@pytest.mark.thinned("law", "count", every=2)
+@pytest.mark.thinned("law", "count", every=3)
 @pytest.mark.parametrize("law", NARROW_TO_WIDE, ids=repr)
 @pytest.mark.parametrize("count", COUNTS)
 def test_expectations_are_sums_over_counts_and_noises(law, count):

@@ -102,6 +102,7 @@ def _brute_force(nobs, value, effect, noise, alpha):
     return at_truth[at_null <= alpha].max(initial=0.0)
 
 
+@pytest.mark.thinned("epsilon", "alpha", every=2)
 @pytest.mark.parametrize("alpha", [0.05, 0.3])
 @pytest.mark.parametrize("epsilon", [3.0, None])
 def test_exact_power_is_that_of_enumeration(epsilon, alpha):

@@ -59,7 +59,7 @@ def _slow(*case):
     ids=repr,
 )
 def test_power_is_how_often_the_test_rejects(statistic, table, nobs, noise, known):
-    size, reps = {"projected": (100, 2000), "pearson": (70, 400)}[statistic]
+    size, reps = {"projected": (70, 2000), "pearson": (50, 400)}[statistic]
     rng, alpha, hits = np.random.default_rng(8), 0.2, 0
     tables = rng.multinomial(nobs, table.ravel(), size).reshape(size, *table.shape)
     for cells in tables + noise.rvs(tables.shape, rng=rng):

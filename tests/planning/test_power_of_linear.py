@@ -113,6 +113,7 @@ def test_one_noise_for_each_value():
     ) == pytest.approx(alone, rel=1e-12)
 
 
+@pytest.mark.thinned("alternative", "mechanism", every=2)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("mechanism", [Laplace.from_epsilon, Gaussian.from_rho])
 def test_solving_is_the_inverse_of_power(mechanism, alternative):

@@ -20,15 +20,17 @@ def published(nobs, prop12, prop21, pair):
     """All tables that matter, and their chances, term by term."""
     chances = {}
     reach = [0 if isinstance(law, Exact) else int(law.isf(1e-13)) for law in pair]
+    chance1, chance2 = (
+        np.ones(1) if isinstance(law, Exact) else law.pmf(np.arange(-r, r + 1))
+        for law, r in zip(pair, reach, strict=True)
+    )
     for x in range(nobs + 1):
         for y in range(nobs + 1 - x):
             rest = [prop12, prop21, 1 - prop12 - prop21]
             table = stats.multinomial.pmf([x, y, nobs - x - y], nobs, rest)
             for e in range(-reach[0], reach[0] + 1):
                 for f in range(-reach[1], reach[1] + 1):
-                    chance = table
-                    for law, noise in zip(pair, (e, f), strict=True):
-                        chance *= 1.0 if isinstance(law, Exact) else float(law.pmf(noise))
+                    chance = table * float(chance1[e + reach[0]] * chance2[f + reach[1]])
                     key = (x + e, y + f)
                     chances[key] = chances.get(key, 0.0) + chance
     return chances
@@ -47,7 +49,7 @@ def tables():
     [
         ("alike", "exact", "two-sided"),
         ("unlike", "exact", "larger"),
-        ("unlike", "exact", "smaller"),
+        pytest.param("unlike", "exact", "smaller", marks=pytest.mark.study),  # mirrored below
         ("unlike", "plug-in", "two-sided"),
         ("alike", "plug-in", "larger"),
         ("alike", "asymptotic", "two-sided"),
@@ -72,7 +74,7 @@ def test_power_equals_enumeration(tables, noise, method, alternative):
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_without_noise_it_is_the_exact_binomial_test(alternative):
-    nobs, prop12, prop21 = 20, 0.3, 0.1
+    nobs, prop12, prop21 = 12, 0.3, 0.1
     scipys = {"two-sided": "two-sided", "larger": "greater", "smaller": "less"}[alternative]
     want = np.zeros(LEVELS.size)
     for m in range(nobs + 1):
@@ -98,7 +100,7 @@ def test_the_guaranteed_test_keeps_its_level():
     [
         pytest.param(Laplace(scale=0.8), "exact", 60, marks=pytest.mark.study),
         (Gaussian(sigma=1.5), "exact", 60),
-        (Gaussian(sigma=1.5), "plug-in", 60),
+        pytest.param(Gaussian(sigma=1.5), "plug-in", 60, marks=pytest.mark.study),
         (Gaussian(sigma=1.5), "asymptotic", 300),
         (Geometric(scale=1.0), "plug-in", 60),
         (Geometric(scale=1.0), "asymptotic", 300),
@@ -118,16 +120,18 @@ def test_power_is_how_often_the_test_rejects(law, method, runs):
 
 
 def test_smaller_is_the_mirror_of_larger():
-    pair = (Geometric(scale=1.0), Geometric(scale=0.5))
-    larger = PlannedPower(mcnemar, mechanism=pair, alternative="larger").power(15, 0.3, 0.1, LEVELS)
+    pair = (Geometric(scale=0.5), Geometric(scale=0.3))
+    larger = PlannedPower(mcnemar, mechanism=pair, alternative="larger").power(9, 0.3, 0.1, LEVELS)
     smaller = PlannedPower(mcnemar, mechanism=pair[::-1], alternative="smaller").power(
-        15, 0.1, 0.3, LEVELS
+        9, 0.1, 0.3, LEVELS
     )
     np.testing.assert_allclose(larger, smaller, rtol=1e-10)
 
 
+@pytest.mark.thinned("method", "first", every=2)
 @pytest.mark.parametrize("method", ["plug-in", "asymptotic"])
-def test_solving_is_the_inverse_of_power(method):
+@pytest.mark.parametrize("first", [0, 1])
+def test_solving_is_the_inverse_of_power(first, method):
     alternative = {"plug-in": "two-sided", "asymptotic": "smaller"}[method]
     plan = PlannedPower(
         mcnemar, mechanism=Geometric.from_epsilon, method=method, alternative=alternative
@@ -138,7 +142,7 @@ def test_solving_is_the_inverse_of_power(method):
     )
     power = plan.power(**known)
     assert plan.solve(**known) == power
-    for name, value in known.items():
+    for name, value in list(known.items())[first::2]:
         found = plan.solve(**{**known, name: None}, power=power)
         assert plan.power(**{**known, name: found}) >= power - 1e-11
         if name == "nobs":

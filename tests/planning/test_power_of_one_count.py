@@ -112,6 +112,7 @@ def test_the_exact_test_holds_its_level(law):
         assert (plan.power(nobs, 0.3, levels) <= levels * (1 + 1e-9)).all()
 
 
+@pytest.mark.thinned("law", "alternative", every=2)
 @pytest.mark.parametrize("law", [Geometric.from_epsilon, Laplace.from_epsilon])
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_smallest_number_of_trials(law, alternative):

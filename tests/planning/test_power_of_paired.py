@@ -21,6 +21,7 @@ def difference_of(first, second):
     return np.arange(chances.size) - sum(reach), chances
 
 
+@pytest.mark.thinned("shift", "pair", every=3)
 @pytest.mark.parametrize("shift", [0.0, 3.0, -1.5])
 @pytest.mark.parametrize(
     "pair",

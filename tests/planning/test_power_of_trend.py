@@ -46,6 +46,7 @@ def published(nobs, laws):
         [[Geometric(scale=0.2)] * 3, [Exact(), Geometric(scale=0.3), Exact()], [Exact()] * 3],
         ALTERNATIVES,
         ["exact", "asymptotic"],
+        every=3,
     ),
 )
 def test_power_equals_enumeration(laws, method, alternative):
@@ -90,6 +91,7 @@ def test_two_cells_without_noise_are_the_binomial_test(alternative):
     np.testing.assert_allclose(plan.power(30, 1.0, LEVELS), want, atol=1e-10)
 
 
+@pytest.mark.thinned("law", "method", every=2)
 @pytest.mark.parametrize("law", [Laplace(scale=4.0), Gaussian(sigma=5.0)], ids=repr)
 @pytest.mark.parametrize("method", [None, "monte-carlo", "asymptotic"])
 def test_power_is_how_often_the_test_rejects(law, method):
@@ -150,7 +152,7 @@ def test_scores_without_a_spacing_are_simulated():
 
 def test_the_normal_test_of_such_scores_is_simulated_as_it_is():
     """Six standard errors of both simulations: a chance of 2e-9."""
-    law, nobs, size = Laplace(scale=1.0), 50, 300
+    law, nobs, size = Laplace(scale=1.0), 50, 150
     options = {"shares": NULL, "scores": [0, 1, np.sqrt(2)], "method": "asymptotic"}
     row = (
         PlannedPower(counts_trend, truth=OTHER, mechanism=law, rng=4, **options)
@@ -207,10 +209,10 @@ def test_power_of_a_trend_of_proportions_is_how_often_the_test_rejects(method, a
     row = plan.curve(nobs=30, effect=1.0, alpha=0.1).iloc[0]
     power, error = row["power"], row["mc_error"]
     counts = rng.binomial(trials, proportions, (runs, 4)) + law.rvs((runs, 4), rng=rng)
-    options = {"mechanism": law, "method": method, "alternative": alternative, "reps": 499}
+    options = {"mechanism": law, "method": method, "alternative": alternative, "reps": 199}
     rejected = sum(proportions_trend(y, trials, rng=rng, **options).pvalue <= 0.1 for y in counts)
-    # 6 standard errors: 2e-9; the test's own replicates blur its level by 1.4e-2
-    bound = 6 * np.hypot(np.sqrt(power * (1 - power) / runs), error) + 0.03
+    # 6 standard errors: 2e-9; the test's own replicates blur its level by 2.1e-2
+    bound = 6 * np.hypot(np.sqrt(power * (1 - power) / runs), error) + 0.045
     assert 0.2 < power < 0.95
     assert abs(rejected / runs - power) <= bound
 

@@ -41,7 +41,9 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize(("laws", "alternative", "method"), in_turn(LAWS, ALTERNATIVES, METHODS))
+@pytest.mark.parametrize(
+    ("laws", "alternative", "method"), in_turn(LAWS, ALTERNATIVES, METHODS, every=2)
+)
 def test_sum_equals_enumeration(laws, method, alternative):
     levels = np.array([0.01, 0.05, 0.3, 0.5, 0.9])
     for nobs, proportions in (((8, 8), (0.6, 0.2)), ((1, 7), (0.9, 0.5))):
@@ -54,13 +56,13 @@ def test_sum_equals_enumeration(laws, method, alternative):
 
 
 def test_guaranteed_version_equals_enumeration():
-    noise, nobs, proportions = Geometric(scale=0.15), (4, 2), (0.9, 0.1)
+    noise, nobs, proportions = Geometric(scale=0.15), (2, 1), (0.9, 0.1)
     plan = PlannedPower(proportions_2indep, mechanism=noise, ratio=0.5, method="exact")
-    laws, levels = (noise, noise), np.array([0.05, 0.2])
+    laws, levels = (noise, noise), np.array([0.2, 0.4])
     want = enumerated(nobs, proportions, laws, "two-sided", "exact", levels)
-    np.testing.assert_allclose(plan.power(4, *proportions, levels), want, atol=2e-8)
+    np.testing.assert_allclose(plan.power(2, *proportions, levels), want, atol=2e-8)
     # no p-value of that version is as small as the part of the level that it sets aside
-    assert plan.power(4, *proportions, alpha=1e-4) == 0.0
+    assert plan.power(2, *proportions, alpha=1e-4) == 0.0
 
 
 def test_guaranteed_version_holds_its_level_and_has_less_power():
@@ -85,7 +87,10 @@ LAPLACE, GAUSSIAN, WHOLE = Laplace(scale=2.0), Gaussian(sigma=2.0), Geometric(sc
         ),
         ((60, 90), (0.45, 0.3), (LAPLACE, LAPLACE), "two-sided", "plug-in", 0.05, 250),
         ((6, 5), (0.3, 0.5), (Laplace(scale=0.05),) * 2, "smaller", "plug-in", 0.3, 250),
-        ((5, 5), (0.3, 0.5), (Laplace(scale=0.1),) * 2, "two-sided", "plug-in", 0.1, 250),
+        pytest.param(
+            *((5, 5), (0.3, 0.5), (Laplace(scale=0.1),) * 2, "two-sided", "plug-in", 0.1, 250),
+            marks=pytest.mark.study,
+        ),
         ((40, 80), (0.02, 0.01), (Gaussian(sigma=3.0), WHOLE), "larger", "plug-in", 0.6, 250),
         ((300, 9), (0.9, 0.7), (GAUSSIAN, Gaussian(sigma=1.0)), "two-sided", "plug-in", 0.95, 250),
         ((60, 90), (0.5, 0.3), (WHOLE, WHOLE), "larger", "plug-in", 0.05, 2000),

@@ -42,7 +42,9 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize(("laws", "method", "alternative"), in_turn(LAWS, METHODS, ALTERNATIVES))
+@pytest.mark.parametrize(
+    ("laws", "method", "alternative"), in_turn(LAWS, METHODS, ALTERNATIVES, every=2)
+)
 def test_sum_equals_enumeration(laws, method, alternative):
     levels = np.array([0.01, 0.2, 0.5, 0.9])
     exposure, rates, ratio, value = 2.0, (2.5, 1.5), 0.75, 1.5
@@ -98,7 +100,7 @@ def test_small_levels():
 def test_guaranteed_version_holds_its_level():
     plan = PlannedPower(poisson_2indep, mechanism=Geometric(scale=0.5), ratio=2.0)
     levels = np.array([0.01, 0.05, 0.2])
-    for exposure in (3.0, 9.0):
+    for exposure in (2.0, 5.0):
         assert (plan.power(exposure, 1.0, 1.0, levels) <= levels).all()
 
 
@@ -108,7 +110,10 @@ def test_guaranteed_version_holds_its_level():
         ((40.0, 42.0), (Laplace(scale=2.0),) * 2, "two-sided", "plug-in", 0.1, 0.4, 3000),
         ((40.0, 42.0), (Gaussian(sigma=2.0),) * 2, "larger", "plug-in", 0.1, 0.4, 3000),
         ((9.0, 6.0), (Laplace(scale=0.5),) * 2, "two-sided", "exact", 0.1, 0.5, 60),
-        ((1.0, 0.3), (Laplace(scale=0.1),) * 2, "larger", "exact", 0.3, 0.4, 50),
+        pytest.param(
+            *((1.0, 0.3), (Laplace(scale=0.1),) * 2, "larger", "exact", 0.3, 0.4, 50),
+            marks=pytest.mark.study,
+        ),
         ((4.0, 5.0), (Laplace(scale=0.05),) * 2, "smaller", "plug-in", 0.3, 0.5, 3000),
         ((9.0, 6.0), (Geometric(scale=0.4), Exact()), "larger", "plug-in", 0.1, 0.3, 3000),
         ((20.0, 9.0), (Geometric(scale=1.0),) * 2, "two-sided", "exact", 0.05, 0.5, 300),
@@ -171,7 +176,7 @@ def test_many_events_without_noise_are_near_the_formula_of_statsmodels(alternati
 
 @pytest.mark.parametrize(
     ("method", "names"),
-    [("exact", ("exposure1", "rate1", "alpha")), ("plug-in", ("rate2", "budget"))],
+    [("exact", ("exposure1", "alpha")), ("plug-in", ("rate1", "rate2", "budget"))],
 )
 def test_solving_is_the_inverse_of_power(method, names):
     plan = PlannedPower(poisson_2indep, mechanism=Geometric.from_epsilon, method=method)

@@ -30,7 +30,7 @@ def made_up(function, tried, by="nobs"):
     return {"procedure": procedure, "model": model, "method": "simulate", "reps": 2}
 
 
-@settings(derandomize=True, max_examples=50)
+@settings(derandomize=True, max_examples=25)
 @given(root=st.floats(0.5, 1e6))
 def test_the_search_ends_at_the_root_and_tries_few_sizes(root):
     tried = []
@@ -41,7 +41,7 @@ def test_the_search_ends_at_the_root_and_tries_few_sizes(root):
     assert len(set(tried)) < 60
 
 
-@settings(derandomize=True, max_examples=25)
+@settings(derandomize=True, max_examples=15)
 @given(root=st.floats(1e-6, 1e6))
 def test_the_search_for_a_budget_ends_just_above_the_root(root):
     design = made_up(lambda x: 1.0 / x, [], by="budget")

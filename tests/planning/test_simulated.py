@@ -52,9 +52,10 @@ def test_size_is_the_level_where_there_is_no_effect():
         method="simulate",
         shift=0.0,
         mechanism=Laplace(scale=2.0),
-        reps=500,
+        alpha=0.2,
+        reps=200,
     )
-    assert abs(found - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 500)
+    assert abs(found - 0.2) < 4 * np.sqrt(0.2 * 0.8 / 200)
 
 
 def test_width_of_a_count_is_the_known_one():
@@ -67,10 +68,10 @@ def test_expected_width_is_the_known_one_up_to_its_error():
     """Beyond 4 standard errors by accident: 6e-5."""
     given = {"nobs": 80, "mechanism": NOISE}
     frame = plan.curve(
-        proportion_confint, model=share, method="simulate", quantity="width", reps=150, **given
+        proportion_confint, model=share, method="simulate", quantity="width", reps=80, **given
     )
     known = plan.width(proportion_confint, proportion=0.3, **given)
-    assert 0 < frame["error"].item() < 0.03 * known
+    assert 0 < frame["error"].item() < 0.04 * known
     assert abs(frame["width"].item() - known) < 4 * frame["error"].item()
 
 
@@ -83,12 +84,12 @@ def test_budget_that_reaches_a_width_is_the_known_one():
 def test_size_that_is_solved_for_is_the_first_that_reaches_the_power():
     """The same releases each time, so that the answer can be tried; the exact one is near.
 
-    A power of 0.8 ± 0.023 (300 releases), 4 of which are 0.09, is had between 0.6 and 1.6 times
+    A power of 0.8 ± 0.033 (150 releases), 4 of which are 0.13, is had between 0.6 and 1.6 times
     the exact size: 6e-5 by accident.
     """
     fixed = {"proportion": 0.4, "mechanism": NOISE}
-    found = plan.solve(**TEST, **fixed, nobs=None, power=0.8, reps=300)
-    at, before = plan.power(**TEST, **fixed, nobs=[found, found - 1], reps=300)
+    found = plan.solve(**TEST, **fixed, nobs=None, power=0.8, reps=150)
+    at, before = plan.power(**TEST, **fixed, nobs=[found, found - 1], reps=150)
     assert found.is_integer()
     assert before < 0.8 <= at
     exact = plan.solve(proportions_ztest, value=0.25, **fixed, nobs=None, power=0.8)
@@ -96,7 +97,7 @@ def test_size_that_is_solved_for_is_the_first_that_reaches_the_power():
 
 
 def test_level_that_reaches_a_power():
-    fixed = {"proportion": 0.4, "mechanism": NOISE, "nobs": 60, "reps": 100}
+    fixed = {"proportion": 0.4, "mechanism": NOISE, "nobs": 60, "reps": 60}
     found = plan.solve(**TEST, **fixed, alpha=None, power=0.7)
     assert plan.power(**TEST, **fixed, alpha=found) >= 0.7
     assert plan.power(**TEST, **fixed, alpha=found * 0.99) < 0.7

@@ -42,6 +42,7 @@ RULES = [
 ]
 
 
+@pytest.mark.thinned("alternative", "threshold", "target", every=3)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize(("threshold", "clamp"), RULES)
 @pytest.mark.parametrize("target", [-3, 0, 7, 12, 25])

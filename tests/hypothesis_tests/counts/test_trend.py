@@ -108,7 +108,7 @@ def test_counts_enumerated(alternative, nobs, shares, scores):
 def test_level_of_counts_is_exact(case, alternative):
     nobs, shares, scores = case
     values, chances = noisy_law(nobs, shares, scores, 1.0)
-    keep = chances > 1e-14
+    keep = chances > 1e-12
     noise, k = Geometric(scale=1.0), len(shares)
     pvalue = np.empty(keep.sum())
     for row, value in enumerate(values[keep]):
@@ -129,6 +129,7 @@ def test_level_of_counts_is_exact(case, alternative):
         assert chances[keep][pvalue <= alpha].sum() <= alpha + 1e-11
 
 
+@pytest.mark.thinned("noise", "alternative", every=3)
 @pytest.mark.parametrize("noise", [Laplace(scale=2.0), Gaussian(sigma=3.0), Geometric(scale=2.0)])
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_counts_against_plain_simulation(noise, alternative):
@@ -287,6 +288,7 @@ def test_nothing_random():
     assert result.pvalue == 1
 
 
+@pytest.mark.thinned("alternative", "method", every=3)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("method", ["exact", "monte-carlo", "asymptotic"])
 def test_null_distribution_gives_the_pvalue(alternative, method):
@@ -327,9 +329,9 @@ def simulated_level(nobs, epsilon, share, studies, reps, seed, alpha=0.05):
 
 
 def test_level_of_proportions():
-    level = simulated_level(500, 1.0, 0.3, studies=200, reps=199, seed=11)
-    # a share of 0.165: what is seen is a level of a quarter, of a wrong scale or tail
-    assert 200 * level <= stats.binom.isf(1e-8, 200, 0.05)
+    level = simulated_level(500, 1.0, 0.3, studies=100, reps=199, seed=11)
+    # a share of 0.22: what is seen is a level of a third, of a wrong scale or tail
+    assert 100 * level <= stats.binom.isf(1e-8, 100, 0.05)
 
 
 @pytest.mark.study  # tests/calibration looks at some of these settings at every slow run
@@ -353,7 +355,7 @@ WORDS = st.sampled_from(["exact", "asymptotic", "two-sided", "larger", "z", None
 NOISES = st.sampled_from([Laplace(scale=2.0), Geometric(scale=2.0), Exact()])
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(ODD, ODD, ODD, ODD, NOISES, WORDS, WORDS)
 def test_only_own_errors_escape(count, nobs, scores, shares, noise, alternative, method):
     calls = []

@@ -17,7 +17,7 @@ def plug_in_order(counts, nobs, alternative):
     return {"two-sided": np.abs(z), "larger": z, "smaller": -z}[alternative]
 
 
-@pytest.mark.thinned("counts", "alternative", "beta", every=2)
+@pytest.mark.thinned("counts", "alternative", "beta", every=3)
 @pytest.mark.parametrize("counts", [(5, 3), (1, 7), (12, 11), (3, 20), (0, 1), (15, 24)], ids=str)
 @pytest.mark.parametrize("alternative", ["two-sided", "larger", "smaller"])
 @pytest.mark.parametrize("beta", [1e-2, 1e-4])

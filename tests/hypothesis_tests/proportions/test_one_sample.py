@@ -1,6 +1,7 @@
 """The one-proportion test against the tutorial, enumeration, high precision and peers."""
 
 from fractions import Fraction
+from functools import cache
 from math import comb, exp
 
 import mpmath as mp
@@ -77,24 +78,28 @@ class TestTutorialExample:
         assert abs(share - size) < 6 * np.sqrt(size * (1 - size) / reps)
 
 
-def enumerated(t, n, p, scale, alternative):
-    """The p-value by listing counts and noises; ties are decided in whole numbers."""
+@cache
+def listed(n, p, scale):
+    """The chance of each noisy count, by listing counts and noises."""
     p, a = Fraction(p), exp(-1 / scale)
-    reach, parts = int(40 * scale) + 5, p.denominator
-    centre = n * p.numerator  # in parts of a count
+    reach = int(40 * scale) + 5
+    pmf = [float(comb(n, k) * p**k * (1 - p) ** (n - k)) for k in range(n + 1)]
+    return {
+        y: sum(sorted(pmf[k] * (1 - a) / (1 + a) * a ** abs(y - k) for k in range(n + 1)))
+        for y in range(-reach - n, reach + 2 * n + 1)
+    }
+
+
+def enumerated(t, n, p, scale, alternative):
+    """The p-value from the list of noisy counts; ties are decided in whole numbers."""
+    parts, centre = Fraction(p).denominator, n * Fraction(p).numerator  # in parts of a count
     distance = abs(t * parts - centre)
-    total = []
-    for k in range(n + 1):
-        pmf = float(comb(n, k) * p**k * (1 - p) ** (n - k))
-        for e in range(-reach - n, reach + n + 1):
-            extreme = {
-                "larger": k + e >= t,
-                "smaller": k + e <= t,
-                "two-sided": abs((k + e) * parts - centre) >= distance,
-            }[alternative]
-            if extreme:
-                total.append(pmf * (1 - a) / (1 + a) * a ** abs(e))
-    return sum(sorted(total))
+    extreme = {
+        "larger": lambda y: y >= t,
+        "smaller": lambda y: y <= t,
+        "two-sided": lambda y: abs(y * parts - centre) >= distance,
+    }[alternative]
+    return sum(sorted(chance for y, chance in listed(n, p, scale).items() if extreme(y)))
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)

@@ -124,9 +124,9 @@ def test_plug_in_rows_are_what_they_are_alone():
     [
         pytest.param(*case, side, marks=[] if side == quick else [pytest.mark.slow])
         for *case, quick in [
-            (5, 6, Geometric(scale=0.4), "larger"),
+            (4, 5, Geometric(scale=0.4), "larger"),
             (10, 10, Exact(), "smaller"),
-            (4, 4, DiscreteGaussian(sigma=0.8), "two-sided"),
+            (3, 3, DiscreteGaussian(sigma=0.8), "two-sided"),
         ]
         for side in ALTERNATIVES
     ],
@@ -254,7 +254,7 @@ def test_exact_has_the_power_of_the_plug_in_order():
     laws = [np.convolve(stats.binom.pmf(np.arange(n + 1), n, p), kernel) for p in (0.05, 0.35)]
     first, second = (axis.ravel() for axis in np.meshgrid(counts, counts, indexing="ij"))
     chance = np.outer(*laws).ravel()
-    likely = (chance > 1e-5) & (second > first)
+    likely = (chance > 1e-4) & (second > first)
     pvalues = proportions_2indep(first[likely], n, second[likely], n, mechanism=noise).pvalue
     assert chance[likely][pvalues <= 0.05].sum() > 0.43
     assert chance[likely][pvalues <= 0.01].sum() > 0.17
@@ -425,7 +425,7 @@ def test_only_our_own_errors_escape(c1, n1, c2, n2, law, method, noisy):
     assert ((pvalue >= 0) & (pvalue <= 1)).all()
 
 
-@settings(derandomize=True, deadline=None, max_examples=8)
+@settings(derandomize=True, deadline=None, max_examples=5)
 @given(
     n1=st.integers(1, 400),
     n2=st.integers(1, 400),

@@ -55,6 +55,7 @@ def outcomes(n, p, noise, other, is_total):
         ],
         [False, True],
         ALTERNATIVES,
+        every=2,
     ),
     ids=str,
 )

@@ -190,7 +190,7 @@ def test_level_of_the_limit_under_gaussian_noise(name, statistic):
         return TESTS[name](x, statistic=statistic, method="asymptotic")
 
     totals = [120, 180] if name == "homogeneity" else None
-    runs = 200 if statistic == "projected" else 120
+    runs = 140 if statistic == "projected" else 120
     found = rates("gaussian", test, runs, seed=3, totals=totals)
     # 6 standard errors of nominal, and 0.015 for counts of 36 on: 1e-8
     assert (np.abs(found - LEVELS) < 6 * np.sqrt(LEVELS * (1 - LEVELS) / runs) + 0.015).all(), found

@@ -264,7 +264,7 @@ def test_margins_that_noise_couples_are_the_least_squares_that_are_not_negative(
     """Beside Lawson and Hanson's algorithm, in tables most of which leave margins out."""
     rng = np.random.default_rng(2)
     empty = 0
-    for _ in range(50):
+    for _ in range(25):
         sigma, nobs = rng.uniform(5.0, 40.0, (6, 3)), 150
         table = rng.multinomial(nobs, np.full(18, 1 / 18)).reshape(6, 3)
         table = table + sigma * rng.normal(size=(6, 3))
@@ -286,7 +286,7 @@ def test_margins_that_noise_couples_are_the_least_squares_that_are_not_negative(
             best = optimize.nnls(root @ design, root @ z)[0]
             np.testing.assert_allclose(expected.sum(axis=1 - axis), best, rtol=1e-5, atol=1e-5)
             empty += (best == 0.0).any()
-    assert empty > 30
+    assert empty > 15
 
 
 @pytest.mark.parametrize("law", [Laplace(scale=1e12), Gaussian(sigma=1e12)], ids=repr)
@@ -606,7 +606,7 @@ pairs = st.lists(numbers, min_size=2, max_size=2)
 
 
 @pytest.mark.filterwarnings("ignore::dpinfer.errors.ApproximationWarning")
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(
     table=st.one_of(anything, st.lists(pairs, min_size=2, max_size=3)),
     known=st.dictionaries(st.sampled_from(["nobs", "row_totals"]), anything, max_size=1),

@@ -80,7 +80,7 @@ def check_level(statistic, *setting, runs, seed):
 @pytest.mark.parametrize("kind", KINDS)
 def test_level_of_small_tables(kind, statistic):
     setting = (kind, *MARGINS["2 x 2 skewed"], 500, LAWS["laplace"](0.5))
-    check_level(statistic, *setting, runs=300, seed=1)
+    check_level(statistic, *setting, runs=200, seed=1)
 
 
 def test_projected_is_not_needlessly_cautious():

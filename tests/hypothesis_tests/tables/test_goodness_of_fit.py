@@ -251,6 +251,7 @@ def test_reports_are_tested_through_their_channel():
     assert chisquare(reports, mechanism=channel).nobs == 100
 
 
+@pytest.mark.thinned("noise", "cells", every=2)
 @pytest.mark.parametrize("noise", [Geometric(scale=2.0), DiscreteGaussian(sigma=3.0)], ids=repr)
 @pytest.mark.parametrize("cells", [6, 8])
 def test_uneven_cells_with_whole_numbered_noise_have_exact_pvalues(cells, noise):
