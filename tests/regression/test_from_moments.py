@@ -77,7 +77,7 @@ def test_three_columns_are_projected_from_inside():
     fit = ols_from_moments(*moments, mechanism=dpi.Gaussian(sigma=9.0), nobs=500)
     lower, upper = map(np.asarray, fit.conf_int())
     found = []
-    for _ in range(60):
+    for _ in range(100):
         way = rng.normal(size=3) * (upper - lower)
         reach = 1.0
         for _ in range(25):

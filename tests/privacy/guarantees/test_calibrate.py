@@ -145,7 +145,7 @@ def test_concentrated_and_gaussian_targets_are_attained(family, sensitivity):
 def test_power_is_bounded_on_a_sample_too():
     found = calibrate(Gaussian, power=0.2, alpha=0.05, rate=0.3)
     # removal: N(0, 1) against the mixture, by the rule of Neyman and Pearson on a fine grid
-    x = np.linspace(-12.0, 13.0, 200_001)
+    x = np.linspace(-12.0, 13.0, 500_001)
     mu = 1.0 / found.sigma
     null, moved = np.exp(-0.5 * x**2), np.exp(-0.5 * (x - mu) ** 2)
     for p, q in ((null, 0.7 * null + 0.3 * moved), (0.7 * null + 0.3 * moved, null)):
