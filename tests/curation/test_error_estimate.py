@@ -87,7 +87,7 @@ def test_bounds_from_one_number_cover_all_values(measure, law):
     truth, published = np.array([3.0, 5.0, 9.0]), np.array([1.0, 6.0, 9.0])
     clip = 40.0 if measure == "squared" else None
     true_error = {"l1": 3.0, "squared": 5.0}[measure]
-    hits, value_hits, reps = 0, 0, 600
+    hits, value_hits, reps = 0, 0, 300
     for _ in range(reps):
         error = spend_on_error(truth, published, mechanism=law, measure=measure, clip=clip, rng=rng)
         hits += error.conf_int(alpha=0.2).contains(true_error)

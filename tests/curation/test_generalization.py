@@ -118,7 +118,7 @@ def test_refusals(arguments, message):
         generalization_bound(**{**default, **arguments})
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     epsilon=st.floats(0, 1e40),
     delta=st.floats(0, 0.999),

@@ -34,6 +34,7 @@ def test_closed_form_for_disjoint_queries(budget, power):
     np.testing.assert_allclose(own.shares, expected, atol=2e-5)
 
 
+@pytest.mark.thinned("budget", "mechanism", every=2)
 @pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5), PureDP(2.0, neighbours="replace")])
 @pytest.mark.parametrize("mechanism", [None, "integer"])
 def test_no_point_of_a_grid_is_better(budget, mechanism):

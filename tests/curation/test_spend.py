@@ -305,7 +305,7 @@ ANYTHING = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=75)
+@settings(derandomize=True, deadline=None, max_examples=37)
 @given(
     truth=ANYTHING,
     published=ANYTHING,

@@ -167,7 +167,7 @@ def test_refusals(arguments, message):
 ANYTHING = st.one_of(st.none(), st.text(max_size=2), st.floats(), st.lists(st.floats(), max_size=3))
 
 
-@settings(derandomize=True, deadline=None, max_examples=75)
+@settings(derandomize=True, deadline=None, max_examples=37)
 @given(
     law=st.sampled_from([*LAWS, None, 3, Exact(), Laplace(scale=[1e-50, 1e50])]),
     alpha=st.one_of(st.none(), st.floats()),

@@ -277,12 +277,12 @@ def test_score_intervals_of_shares_are_wilsons_and_exact_ones_clopper_and_pearso
 
 @pytest.mark.parametrize("uncertainty", ["noise", "noise+sampling"])
 def test_exact_intervals_of_any_channel_cover_together(uncertainty):
-    n, alpha = 5, 0.3
+    n, alpha = 4, 0.3
     ends = {}
     for seen in compositions(n, 4):
         found = response_proportions(seen, mechanism=CHANNEL, uncertainty=uncertainty)
         ends[seen] = np.array(found.conf_int(alpha)).T
-    for truth in [(5, 0, 0), (0, 5, 0), (0, 0, 5), (2, 2, 1), (1, 1, 3), (4, 1, 0)]:
+    for truth in [(4, 0, 0), (0, 4, 0), (0, 0, 4), (2, 1, 1), (1, 1, 2), (3, 1, 0)]:
         share = np.array(truth) / n
         if uncertainty == "noise":
             law = reports_law(truth, MATRIX)

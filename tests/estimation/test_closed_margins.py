@@ -32,6 +32,7 @@ def laws(variance):
     return [Exact() if v == 0 else Gaussian(sigma=float(np.sqrt(v))) for v in variance]
 
 
+@pytest.mark.thinned("seed", every=2)
 @pytest.mark.parametrize("seed", range(40))
 def test_closed_form_is_that_of_the_general_solver(seed):
     workload, variance, rng = problem(seed)

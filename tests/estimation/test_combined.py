@@ -192,7 +192,7 @@ def test_intervals_keep_ends_that_are_attained(simultaneous):
     noise, truth = DiscreteGaussian(sigma=0.6), matrix @ [3.0, 5.0, 7.0]
     rng = np.random.default_rng(9)
     kept = 0
-    for _ in range(60):
+    for _ in range(30):
         fit = combine(truth + noise.rvs(5, rng=rng), workload=matrix, mechanism=noise)
         lower, upper = fit.conf_int(0.1, simultaneous=simultaneous, reps=99, rng=1)
         near = (np.abs(lower - truth) < 1e-9) | (np.abs(upper - truth) < 1e-9)

@@ -39,11 +39,11 @@ def test_pvalues_of_consistent_releases_are_uniform():
         combine(truth + law.rvs(rng=rng), workload=A, mechanism=law)
         .consistency_test(reps=199, rng=rng)
         .pvalue
-        for _ in range(400)
+        for _ in range(200)
     ]
     # Kolmogorov-Smirnov at 1e-8
     assert stats.kstest(pvalues, "uniform").pvalue > 1e-8
-    assert np.mean(np.array(pvalues) <= 0.05) < 0.05 + 6 * np.sqrt(0.05 * 0.95 / 400)
+    assert np.mean(np.array(pvalues) <= 0.05) < 0.05 + 6 * np.sqrt(0.05 * 0.95 / 200)
 
 
 def test_disagreement_is_found():

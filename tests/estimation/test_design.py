@@ -25,6 +25,7 @@ def random_matrix(seed):
     return matrix if matrix.any() else matrix + 1.0
 
 
+@pytest.mark.thinned("seed", every=2)
 @pytest.mark.parametrize("seed", range(60))
 def test_rank_null_space_and_coordinates(seed, route):
     matrix = random_matrix(seed)
@@ -44,6 +45,7 @@ def test_rank_null_space_and_coordinates(seed, route):
     np.testing.assert_allclose(fitted, target, atol=1e-9)
 
 
+@pytest.mark.thinned("seed", every=2)
 @pytest.mark.parametrize("seed", range(60))
 def test_estimable_cells_are_those_in_the_row_space(seed, route):
     matrix = random_matrix(seed)

@@ -39,6 +39,7 @@ def workload(law, seed=1):
 LAWS = [dpi.Laplace(scale=2.0), dpi.Gaussian(sigma=3.0), dpi.Geometric(scale=2.0)]
 
 
+@pytest.mark.thinned("make", "law", every=2)
 @pytest.mark.parametrize("make", [tree, workload])
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_sums_are_those_of_dense_algebra_and_of_unpublished_targets(make, law):

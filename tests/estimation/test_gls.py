@@ -266,7 +266,7 @@ def test_a_release_brings_its_own_workload():
 workloads = st.tuples(st.integers(1, 7), st.integers(1, 5), st.integers(0, 2**32 - 1))
 
 
-@settings(derandomize=True, deadline=None, max_examples=75)
+@settings(derandomize=True, deadline=None, max_examples=37)
 @given(workloads)
 def test_random_workloads_match_the_definition(shape):
     m, n, seed = shape
@@ -293,7 +293,7 @@ def test_random_workloads_match_the_definition(shape):
             assert estimable[cell]
 
 
-@settings(derandomize=True, deadline=None, max_examples=75)
+@settings(derandomize=True, deadline=None, max_examples=37)
 @given(workloads)
 def test_random_workloads_with_exact_rows_are_limits(shape):
     m, n, seed = shape
@@ -308,7 +308,7 @@ def test_random_workloads_with_exact_rows_are_limits(shape):
     np.testing.assert_allclose(fit.fitted, definition(matrix, tiny, matrix) @ values, atol=1e-5)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     values=st.lists(st.floats(), max_size=4),
     matrix=st.lists(st.lists(st.floats(), min_size=2, max_size=2), max_size=4),

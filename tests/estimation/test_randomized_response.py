@@ -60,7 +60,7 @@ def test_the_binary_estimate_is_warners():
     assert response_counts([45, 55], mechanism=law).uncertainty == "noise"
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     counts=st.lists(st.integers(0, 10**9), min_size=2, max_size=6).filter(any),
     epsilon=st.floats(1e-3, 30.0),

@@ -62,7 +62,7 @@ def make(kind, matrix, variance):
     return kind(matrix if kind is DenseSolver else sparse.csr_array(matrix), variance)
 
 
-@pytest.mark.thinned("kind", "seed", every=2)
+@pytest.mark.thinned("kind", "seed", every=3)
 @pytest.mark.parametrize("kind", [DenseSolver, SparseSolver, AugmentedSolver])
 @pytest.mark.parametrize("seed", range(20))
 def test_solvers_match_multiple_precision(kind, seed):
@@ -76,6 +76,7 @@ def test_solvers_match_multiple_precision(kind, seed):
     np.testing.assert_allclose(matrix @ solver.coefficients(values), weights @ values, atol=1e-11)
 
 
+@pytest.mark.thinned("seed", every=2)
 @pytest.mark.parametrize("seed", range(30))
 def test_dense_solver_with_variances_from_1e_minus_6_to_1e18(seed):
     rng = np.random.default_rng(seed)
@@ -241,6 +242,7 @@ def test_normal_equations_agree_with_orthogonal_factors(name, spread, monkeypatc
     assert (off <= 1e-10 * few.bse + 1e-11 * std.max()).all()  # small weights are dropped
 
 
+@pytest.mark.thinned("seed", every=2)
 @pytest.mark.parametrize("seed", range(30))
 def test_precisions_from_1e_minus_12_to_1e12(seed):
     rng = np.random.default_rng(seed)

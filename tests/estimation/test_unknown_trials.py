@@ -47,6 +47,7 @@ def law(scale):
     return Geometric(scale=scale) if scale else Exact()
 
 
+@pytest.mark.thinned("alternative", "is_total", "scales", every=2)
 @pytest.mark.parametrize("alternative", list(SIDES))
 @pytest.mark.parametrize("is_total", [False, True])
 @pytest.mark.parametrize("scales", [(1.0, 0.7), (1.3, 0.0), (0.0, 1.0)])

@@ -30,6 +30,7 @@ def bin_of(counts, p):
     return int((np.cumsum(counts) >= p * np.sum(counts)).argmax())
 
 
+@pytest.mark.thinned("known", "p", every=2)
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("p", [0.5, 0.9])
 def test_sets_hold_the_bin(known, p):
@@ -110,6 +111,7 @@ def test_constants_of_the_bands():
         assert reach == pytest.approx(constant, rel=0.02)
 
 
+@pytest.mark.thinned("scale", "known", every=2)
 @pytest.mark.parametrize("scale", ["share", "count"])
 @pytest.mark.parametrize("known", [False, True])
 def test_bands_cover_together(known, scale):

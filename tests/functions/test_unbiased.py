@@ -56,6 +56,7 @@ def assert_unbiased(function, truth, law, count, **options):
     assert p @ found.variance == pytest.approx(spread, rel=1e-9, abs=1e-13 * scale**2)
 
 
+@pytest.mark.thinned("name", "law", "count", every=2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("law", [dpi.Geometric(scale=1.7), dpi.Laplace(scale=1.7)], ids=repr)
 @pytest.mark.parametrize("count", [0, 1, 2, 9])
@@ -105,6 +106,7 @@ def test_squares_as_in_textbooks():
     np.testing.assert_allclose(found.variance, 4 * y**2 * v + 3 * v**2 - 5 * v**2, rtol=1e-12)
 
 
+@pytest.mark.thinned("law", "counts", every=2)
 @pytest.mark.parametrize("law", [dpi.Geometric(scale=0.6), dpi.Laplace(scale=0.6)], ids=repr)
 @pytest.mark.parametrize("counts", [(0, 0), (0, 3), (4, 1)])
 def test_functions_of_two_counts(law, counts):

@@ -145,6 +145,7 @@ def test_the_likelihood_ratio_under_laplace_noise_is_in_closed_form():
     np.testing.assert_array_equal(found.upper, np.floor(np.maximum(y, 0) + t))
 
 
+@pytest.mark.thinned("law", "truth", every=2)
 @pytest.mark.parametrize("law", [Laplace(scale=2.0), Gaussian(sigma=3.0)], ids=repr)
 @pytest.mark.parametrize("truth", [0.0, 0.5, 3.0, 20.0])
 def test_one_value_under_noise_with_a_density(law, truth):

@@ -164,7 +164,7 @@ def test_bad_input_is_refused_by_name(arguments, message):
         count_confint(**call)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     count=st.floats(),
     scale=st.floats(),

@@ -468,9 +468,9 @@ def test_what_is_no_number_is_refused(name, argument):
 
 
 def in_turn_or_all(name, place, each):
-    """Methods for what stands at a place: one in turn at each second place, or each."""
+    """Methods for what stands at a place: one in turn at each third place, or each."""
     methods = methods_of(name)
-    return methods if each else [] if place % 2 else [methods[place // 2 % len(methods)]]
+    return methods if each else [] if place % 3 else [methods[place // 3 % len(methods)]]
 
 
 EACH_OR_IN_TURN = pytest.mark.parametrize(
@@ -481,7 +481,7 @@ EACH_OR_IN_TURN = pytest.mark.parametrize(
 @EACH_OR_IN_TURN
 @pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
 def test_odd_numbers_are_refused_or_answered(name, argument, each):
-    """Every second value by one method in turn, or all by each."""
+    """Every third value by one method in turn, or all by each."""
     for place, value in enumerate(ODD.values(), ARGUMENTS.index((name, argument))):
         for method in in_turn_or_all(name, place, each):
             refused(name, **{argument: value}, **method)
@@ -490,7 +490,7 @@ def test_odd_numbers_are_refused_or_answered(name, argument, each):
 @EACH_OR_IN_TURN
 @pytest.mark.parametrize("name", [name for name in GOOD if "normal" not in name])
 def test_odd_mechanisms_are_refused_or_answered(name, each):
-    """Every second value by one method in turn, or all by each."""
+    """Every third value by one method in turn, or all by each."""
     for place, (kind, law) in enumerate(LAWS.items(), list(GOOD).index(name)):
         if kind == "sum" and name in SLOW_WITH_SUMS:
             continue

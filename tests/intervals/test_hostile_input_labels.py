@@ -37,6 +37,7 @@ def estimate(name, **pair):
     return found.params if name.startswith(("survey", "strat")) else found.estimate
 
 
+@pytest.mark.thinned("name", "labels", every=2)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("labels", ["cab", "abd", "aab"])
 def test_labels_that_do_not_match_are_refused(name, labels):

@@ -109,7 +109,7 @@ DEPENDENT = {
     ids=["laplace", "gaussian", "narrow", "wide", "mixed"],
 )
 def test_dependent_functions_are_covered_together(weights, noise):
-    reps, alpha = 100_000, 0.1
+    reps, alpha = 50_000, 0.1
     options = {"alpha": alpha, "simultaneous": True, "reps": reps, "rng": 3}
     joint = linear_confint(np.zeros(6), weights, mechanism=noise, **options)
     errors = np.abs(np.asarray(noise.rvs((reps, 6), rng=4)) @ weights.T)

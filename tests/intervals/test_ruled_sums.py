@@ -205,7 +205,7 @@ def test_tests_hold_their_level_whatever_was_rounded(rule):
                 assert both @ (sums <= alpha) <= alpha + 2e-6
 
 
-@pytest.mark.thinned("rule", "alternative", every=2)
+@pytest.mark.thinned("rule", "alternative", every=3)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("alternative", ["two-sided", "larger", "smaller"])
 def test_tests_of_ruled_sums_invert_the_interval(rule, alternative):

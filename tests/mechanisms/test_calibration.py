@@ -17,7 +17,7 @@ def exact_delta(sigma, epsilon):
         return normal[0] - mp.exp(eps) * normal[1]
 
 
-@pytest.mark.thinned("epsilon", "delta", every=2)
+@pytest.mark.thinned("epsilon", "delta", every=3)
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-4, 0.1, 1.0, 10.0, 100.0, 700.0])
 @pytest.mark.parametrize("delta", [1e-300, 1e-100, 1e-20, 1e-9, 1e-5, 0.1, 0.5, 0.9, 1 - 1e-10])
 def test_the_analytic_sigma_spends_delta_exactly(epsilon, delta):

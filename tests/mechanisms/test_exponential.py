@@ -11,7 +11,7 @@ from dpinfer.errors import InvalidParameterError
 from dpinfer.mechanisms import ExponentialMechanism
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     scores=st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=8),
     epsilon=st.floats(1e-4, 50),

@@ -108,7 +108,7 @@ def assert_close(got, want, rtol=1e-12):
         assert abs(mp.mpf(float(got)) / want - 1) < rtol
 
 
-@pytest.mark.thinned("noise", "n", every=2)
+@pytest.mark.thinned("noise", "n", every=3)
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize(("n", "p"), CASES)
 def test_tails_to_1e_300(n, p, noise):
@@ -119,7 +119,7 @@ def test_tails_to_1e_300(n, p, noise):
     assert_tails(law(n, p, noise), binomial_masses(n, p), points)
 
 
-@pytest.mark.thinned("noise", "rate", every=2)
+@pytest.mark.thinned("noise", "rate", every=3)
 @pytest.mark.parametrize("noise", POISSON_NOISES, ids=repr)
 @pytest.mark.parametrize("rate", [0.02, 1.0, 37.5, 640.0])
 def test_poisson_tails_in_high_precision(rate, noise):
@@ -128,6 +128,7 @@ def test_poisson_tails_in_high_precision(rate, noise):
     assert_tails(poisson(rate, noise), poisson_masses(rate), points)
 
 
+@pytest.mark.thinned("noise", "n", every=2)
 @pytest.mark.parametrize("noise", [Laplace(scale=300.0), Geometric(scale=50.0)], ids=repr)
 @pytest.mark.parametrize("n", [10**4, 10**6, 10**8])
 def test_closed_and_recursion_agree(n, noise):
@@ -261,6 +262,7 @@ def test_a_billion_trials_against_the_sum_over_all_that_matter(noise):
     np.testing.assert_allclose(both, sum(expected), rtol=2e-13)
 
 
+@pytest.mark.thinned("kind", "counts", every=2)
 @pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian])
 @pytest.mark.parametrize("counts", ["binomial", "Poisson"])
 def test_both_tails_against_the_sum_over_all_counts(counts, kind):
@@ -286,7 +288,7 @@ def test_both_tails_against_the_sum_over_all_counts(counts, kind):
         np.testing.assert_allclose(found[i], expected, rtol=5e-13)
 
 
-@pytest.mark.thinned("most", "sigma", "kind", "counts", every=3)
+@pytest.mark.thinned("most", "sigma", "kind", "counts", every=4)
 @pytest.mark.parametrize(("most", "p"), [(1500, 0.2), (90, 0.4), (4000, 0.005), (3000, 0.997)])
 @pytest.mark.parametrize("sigma", [0.3, 0.45, 1.1, 2.5])
 @pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian])

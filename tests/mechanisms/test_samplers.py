@@ -239,6 +239,7 @@ def test_fractions_that_were_published_are_taken_off_after_the_noise(release):
     np.testing.assert_array_equal(error.estimate, [2.75, -2.5])
 
 
+@pytest.mark.thinned("unknown", "delta", every=2)
 @pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_released_intervals_cover_the_mean(unknown, delta, release):

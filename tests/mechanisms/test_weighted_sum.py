@@ -174,6 +174,7 @@ LATTICES = [
 ]
 
 
+@pytest.mark.thinned("laws", "unit", every=2)
 @pytest.mark.parametrize(("laws", "weights"), LATTICES)
 @pytest.mark.parametrize("unit", [1.0, 1 / 7])
 def test_lattice_against_brute_force(laws, weights, unit):
@@ -291,9 +292,9 @@ def test_integers_plus_laplace_and_normal():
     laws = [Geometric(scale=3.0), Geometric(scale=1.0), Laplace(scale=2.0), Gaussian(sigma=1.5)]
     total = WeightedSum([1, 2, 1, 1], laws)
     x = np.array([0.0, 0.3, 1.0, 7.7, 30.0])
-    open_, closed = brute_tails(laws[:2], [1, 2], 400)
+    open_, closed = brute_tails(laws[:2], [1, 2], 150)
     mass = np.concatenate([(closed - open_)[:0:-1], closed - open_])
-    k = np.arange(-400, 401)
+    k = np.arange(-150, 151)
     with mpmath.workdps(40):
         smooth = np.array(
             [
@@ -430,6 +431,7 @@ def quadrature(weights, laws, x):
     return float((first.pdf(u) * tail * each * half[:, None]).sum())
 
 
+@pytest.mark.thinned("weights", "laws", every=2)
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 0.37), (0.37, 1.0), (1.0, 0.001)])
 @pytest.mark.parametrize(
     "laws",

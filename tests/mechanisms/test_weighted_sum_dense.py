@@ -149,6 +149,7 @@ MIXES = [
 ]
 
 
+@pytest.mark.thinned("weights", "level", every=2)
 @pytest.mark.parametrize(("weights", "mechanism"), MIXES)
 @pytest.mark.parametrize("level", [1e-3, 1e-9])
 def test_no_node_is_missed(weights, mechanism, level):

@@ -9,7 +9,7 @@ from dpinfer.mechanisms import DiscreteGaussian, Gaussian, Geometric, Laplace, T
 from dpinfer.mechanisms._sums import series as fourier
 from dpinfer.mechanisms._sums.series import FourierSum
 
-FUZZ = settings(derandomize=True, deadline=None, max_examples=20)
+FUZZ = settings(derandomize=True, deadline=None, max_examples=12)
 
 scales = st.one_of(st.sampled_from([1e-3, 0.1, 1.0, 10.0, 1e6]), st.floats(0.05, 50.0))
 laws = st.one_of(

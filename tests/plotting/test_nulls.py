@@ -33,7 +33,7 @@ def areas(axes):
 TWO = dpi.proportions_ztest([34, 20], [100, 90], 0.3, mechanism=dpi.Laplace(scale=1.0))
 
 
-@pytest.mark.thinned("alternative", "null", every=2)
+@pytest.mark.thinned("alternative", "null", every=3)
 @pytest.mark.parametrize("alternative", ["larger", "smaller", "two-sided"])
 @pytest.mark.parametrize(
     ("null", "statistic"),

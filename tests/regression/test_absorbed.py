@@ -25,6 +25,7 @@ def table(sizes, seed=1, sd=0.0):
 SIZES = np.random.default_rng(2).integers(1, 5, 40)
 
 
+@pytest.mark.thinned("weights", "cov_type", every=2)
 @pytest.mark.parametrize("weights", [None, "w"])
 @pytest.mark.parametrize("cov_type", ["HC0", "HC1", "HC3", "cluster"])
 def test_without_noise_it_is_statsmodels_with_indicators(cov_type, weights):

@@ -17,6 +17,7 @@ def table(n, rng, *, slope=2.0):
     return y, np.column_stack([np.ones(n), x, z])
 
 
+@pytest.mark.thinned("method", "use_t", "weighted", "cov_type", every=2)
 @pytest.mark.parametrize("method", ["moments", "fuller"])
 @pytest.mark.parametrize("use_t", [True, False])
 @pytest.mark.parametrize("weighted", [False, True])

@@ -118,7 +118,7 @@ def test_labels_of_other_types(tmp_path, kind, cells, labels):
 CELL = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(st.lists(CELL, min_size=1, max_size=6, unique=True), st.data())
 def test_what_is_written_is_read_here_and_by_pyarrow(tmp_path_factory, labels, data):
     numbers = st.floats(-1e15, 1e15, allow_nan=False)

@@ -114,6 +114,7 @@ def assert_same(one, other):
         assert getattr(one, field) == getattr(other, field)
 
 
+@pytest.mark.thinned("file", "name", every=2)
 @pytest.mark.parametrize("file", FORMATS)
 @pytest.mark.parametrize("name", releases())
 def test_a_release_is_read_as_it_was_written(tmp_path, file, name):

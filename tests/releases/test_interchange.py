@@ -208,6 +208,7 @@ def test_kinds_of_columns():
     assert estimate.index.get_level_values(-1).to_list() == ["small", "exact"] * 2
 
 
+@pytest.mark.thinned("foreign", "name", every=2)
 @pytest.mark.parametrize("foreign", [pa.table, "polars"])
 @pytest.mark.parametrize(
     ("name", "labels"),
@@ -348,7 +349,7 @@ CELLS = st.one_of(st.none(), st.booleans(), st.floats(), st.text(max_size=2))
 @pytest.mark.filterwarnings(
     "ignore::dpinfer.errors.ApproximationWarning"
 )  # small tables do not decide
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, deadline=None, max_examples=25)
 @given(st.dictionaries(st.text(max_size=2), st.lists(CELLS, min_size=2, max_size=2), max_size=3))
 def test_only_errors_of_the_library_escape(columns):
     try:

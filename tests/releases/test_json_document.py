@@ -66,7 +66,7 @@ json_values = st.recursive(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(json_values, st.booleans(), st.sampled_from([None, 1]))
 def test_the_line_of_a_part_after_and_before_any_others(
     tmp_path_factory, value, ascii_only, indent

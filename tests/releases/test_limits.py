@@ -198,7 +198,7 @@ def test_headers_may_hold_what_is_not_needed(tmp_path):
     assert read_release(beside(path, NUMBERS)).values.tolist() == [7.0, 8.0, 9.0]
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(st.binary(max_size=40))
 def test_any_bytes_as_a_header(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "any.parquet"
@@ -319,6 +319,7 @@ ENCODINGS = {
 }
 
 
+@pytest.mark.thinned("kind", "encoding", every=2)
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_files_of_every_encoding_are_read(tmp_path, encoding, kind):
@@ -651,7 +652,7 @@ def test_files_that_do_not_end_like_parquet(tmp_path):
         read_footer(path)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.binary(max_size=60))
 def test_any_bytes_as_the_end_of_a_file(tmp_path_factory, content):
     path = with_footer(tmp_path_factory.getbasetemp() / "end.parquet", content)

@@ -258,7 +258,7 @@ anything = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(anything, anything, anything, anything, anything)
 def test_any_scalar_arguments_give_a_release_or_one_of_our_errors(value, sens, bound, clamp, name):
     try:

@@ -22,6 +22,7 @@ strict = pytest.mark.filterwarnings(
 )
 
 
+@pytest.mark.thinned("law", "call", every=2)
 @pytest.mark.parametrize("law", [LAPLACE, Gaussian(sigma=3.0), Tulap(scale=2.0)])
 @pytest.mark.parametrize(
     "call",
@@ -152,6 +153,7 @@ def test_rounded_noise_needs_whole_values_and_whole_queries():
         Release([1.0], workload=[[0.5, 0.5]], mechanism=Rounded(LAPLACE))
 
 
+@pytest.mark.thinned("suffix", "law", every=2)
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 @pytest.mark.parametrize(
     ("law", "bin_size"),

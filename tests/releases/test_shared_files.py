@@ -31,6 +31,7 @@ RELEASES = {
 }
 
 
+@pytest.mark.thinned("file", "name", every=2)
 @pytest.mark.parametrize("file", ["t.csv", "t.csv.gz", "t.parquet"])
 @pytest.mark.parametrize("name", RELEASES)
 def test_what_is_written_is_read(tmp_path, file, name):

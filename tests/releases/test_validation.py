@@ -371,7 +371,7 @@ def test_another_file_named_by_the_sidecar_is_never_opened(tmp_path):
         read_release(path)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(st.one_of(st.binary(max_size=60), st.text("kvs,\n\"'0123456789.-a", max_size=60)))
 def test_any_bytes_give_a_release_or_one_of_our_errors(tmp_path_factory, table):
     content = table if isinstance(table, bytes) else "k,v,s\n" + table
@@ -394,7 +394,7 @@ TOP_KEYS = ("path", "workload", "name")
 PRIVACY_KEYS = ("mechanism", "scale", "sigma", "truncation", "threshold", "clamp", "sensitivity")
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(
     st.sampled_from(
         [*FIELD_KEYS, *TOP_KEYS, *PRIVACY_KEYS, "guarantee", "neighbours", "primaryKey"]

@@ -103,7 +103,7 @@ ODD = st.sampled_from(
 NAMES = st.sampled_from(list(RATES))
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(ODD, ODD, ODD, NAMES)
 def test_only_own_errors_escape(tests, alpha, method, name):
     for keywords in ({"method": name}, {"alpha": alpha}, {"method": method}):

@@ -155,6 +155,7 @@ def test_sequential_pvalues_are_valid_at_every_level(needed, reps):
         assert rejected <= level * (1 + 1e-12)
 
 
+@pytest.mark.thinned("true", "needed", "alpha", every=2)
 @pytest.mark.parametrize("true", [0.01, 0.1, 0.4, 0.9])
 @pytest.mark.parametrize(("needed", "reps"), [(3, 40), (10, 60), (41, 40)])
 @pytest.mark.parametrize("alpha", [0.05, 0.2])

@@ -278,6 +278,7 @@ def flip_a_bit(path):
     path.write_bytes(content)
 
 
+@pytest.mark.thinned("damage", "file", every=2)
 @pytest.mark.parametrize("damage", [cut_short, flip_a_bit, Path.unlink])
 @pytest.mark.parametrize(
     ("file", "made"),

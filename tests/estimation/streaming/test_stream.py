@@ -137,7 +137,7 @@ def assert_as_in_memory(found, whole, wanted=WANTED):
             np.testing.assert_allclose(own, expected, rtol=1e-10, atol=size)
 
 
-@pytest.mark.thinned("seed", "grouped", "nested", every=2)
+@pytest.mark.thinned("seed", "grouped", "nested", every=3)
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize(("grouped", "zeroed"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("seed", range(3))

@@ -203,6 +203,7 @@ def agree(found, expected, **tolerance):
     np.testing.assert_allclose(found, expected, **tolerance)
 
 
+@pytest.mark.thinned("block", "seed", every=2)
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("seed", range(24))
 def test_dense_least_squares_agrees(seed, block):
@@ -224,6 +225,7 @@ def test_dense_least_squares_agrees(seed, block):
         assert float(test.statistic) == pytest.approx(peer.squares, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.thinned("block", "seed", every=2)
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("seed", range(24))
 def test_contrasts_agree(seed, block):
@@ -244,6 +246,7 @@ def test_contrasts_agree(seed, block):
         agree(variance, np.diag(covariance)[estimable], rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.thinned("seed", every=2)
 @pytest.mark.parametrize("seed", range(15))
 def test_combine_agrees(seed):
     one = random_problem(seed, block=seed % 2 == 1)

@@ -51,6 +51,7 @@ def coefficients(tables):
     return marginal_of(AXES, AXES.full, tables)  # its own inverse
 
 
+@pytest.mark.thinned("seed", every=2)
 @pytest.mark.parametrize("seed", range(30))
 def test_parts_are_as_good_as_the_whole(seed):
     rng = np.random.default_rng(seed)

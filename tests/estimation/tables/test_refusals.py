@@ -159,7 +159,7 @@ ODD = st.one_of(
 ROWS = st.lists(st.lists(st.one_of(st.floats(), st.integers(-5, 5)), max_size=3), max_size=3)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     st.one_of(ODD, st.lists(st.sampled_from(["sex", "race", "g", "x"]), max_size=3)),
     st.one_of(ODD, ROWS, ROWS.filter(bool).map(lambda rows: np.array(rows, dtype=object))),

@@ -173,7 +173,7 @@ def dense(case: Case) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize("block", range(8))
 def test_agrees_with_dense_least_squares(block: int) -> None:
-    for seed in range(50 * block, 50 * block + 25):
+    for seed in range(50 * block, 50 * block + 13):
         case = random_case(seed)
         gains = case.gains()
         upward = collected(gains, case.values)
@@ -287,7 +287,7 @@ def test_contradictions_are_found_where_they_are() -> None:
 
 def test_contradictions_are_found_if_and_only_if_there_are_some() -> None:
     found = 0
-    for seed in range(75):
+    for seed in range(45):
         rng = np.random.default_rng(seed + 10**6)
         case = random_case(seed)
         exact = np.argwhere(np.isinf(case.precision))
@@ -300,7 +300,7 @@ def test_contradictions_are_found_if_and_only_if_there_are_some() -> None:
         contradicted = collected(case.gains(), case.values).contradictions.size > 0
         assert contradicted == (apart > 1e-7), seed
         found += contradicted
-    assert 5 < found < 50
+    assert 5 < found < 30
 
 
 def test_exact_children_contradict_an_exact_parent() -> None:

@@ -142,7 +142,7 @@ def test_refusals(kwargs, match):
 junk = st.floats(allow_nan=True) | st.sampled_from([None, "x", [], [0.1, 0.2], 1j, 5, 0.5, 0, 1])
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(
     mean=junk,
     nobs=junk | st.integers(1, 2**60),

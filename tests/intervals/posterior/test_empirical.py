@@ -23,6 +23,7 @@ def log_likelihood(values, noise, logpmf):
     return special.logsumexp(logpmf(k) + density(values[:, None] - k), axis=1).sum()
 
 
+@pytest.mark.thinned("noise", "mean", every=2)
 @pytest.mark.parametrize(
     "noise", [Geometric(scale=2.0), Laplace(scale=2.0), Gaussian(sigma=6.0)], ids=repr
 )
@@ -59,6 +60,7 @@ def check_negative_binomial(prior, values, noise):
     return loss(start)
 
 
+@pytest.mark.thinned("noise", "dispersion", every=2)
 @pytest.mark.parametrize("noise", [Geometric(scale=2.0), Laplace(scale=2.0)], ids=repr)
 @pytest.mark.parametrize("dispersion", [0.3, 3.0])
 def test_negative_binomial_maximises_the_likelihood(noise, dispersion):

@@ -33,7 +33,7 @@ def assert_shortest(found, pmf, first, level, row=()):
     assert found.probability[row] == pytest.approx(best, rel=1e-9)
 
 
-@pytest.mark.thinned("alpha", "size", every=2)
+@pytest.mark.thinned("alpha", "size", every=3)
 @pytest.mark.parametrize("alpha", [0.99873, 0.70131, 0.10173, 1.373e-4])
 @pytest.mark.parametrize("size", [1, 2, 9, 25, 200])
 def test_intervals_of_any_prior_by_brute_force(size, alpha):

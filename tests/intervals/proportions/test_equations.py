@@ -51,6 +51,7 @@ def check(noise, n, t, alpha, method="exact", rtol=2e-11):
     return found
 
 
+@pytest.mark.thinned("kind", "method", "scale", "n", every=2)
 @KINDS
 @METHODS
 @pytest.mark.parametrize("scale", [0.01, 0.3, 2.0, 30.0])
@@ -79,7 +80,7 @@ def test_a_million_trials(kind, method, scale):
         assert check(kind(scale=scale), 10**6, t, 0.05, method, rtol=1e-10) or scale > t / 9
 
 
-@pytest.mark.thinned("n", "alpha", every=2)
+@pytest.mark.thinned("n", "alpha", every=3)
 @pytest.mark.parametrize("n", [1, 2, 5, 40, 500, 20_000, 10**6])
 @pytest.mark.parametrize("alpha", [0.9, 0.05, 1e-9, 1e-40])
 def test_hardly_any_noise_leaves_the_quantiles_of_beta_laws(n, alpha):

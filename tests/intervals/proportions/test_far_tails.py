@@ -35,7 +35,7 @@ def log_tail(count_log_pmf, law, t, side):
 
 
 class TestEquation:
-    @pytest.mark.thinned("alpha", "law", "t", every=2)
+    @pytest.mark.thinned("alpha", "law", "t", every=3)
     @pytest.mark.parametrize("alpha", ALPHAS)
     @pytest.mark.parametrize("law", LAWS, ids=repr)
     @pytest.mark.parametrize("t", [7, 5000])
@@ -47,7 +47,7 @@ class TestEquation:
                 tail = log_tail(lambda k, mu=end: stats.poisson.logpmf(k, mu), law, t, side)
                 assert tail == pytest.approx(np.log(alpha / 2), abs=2e-9)
 
-    @pytest.mark.thinned("alpha", "law", "t", every=2)
+    @pytest.mark.thinned("alpha", "law", "t", every=3)
     @pytest.mark.parametrize("alpha", ALPHAS)
     @pytest.mark.parametrize("law", LAWS, ids=repr)
     @pytest.mark.parametrize("t", [40, 900])

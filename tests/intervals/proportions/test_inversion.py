@@ -35,6 +35,7 @@ def test_a_very_large_count_is_the_quantile_of_a_gamma_law():
     np.testing.assert_allclose(upper, special.gammaincinv(1e8 + 1, 0.975), rtol=1e-12)
 
 
+@pytest.mark.thinned("noise", "rest", every=2)
 @pytest.mark.parametrize(
     "noise", [Exact(), Gaussian(sigma=40.0), DiscreteGaussian(sigma=5.0), Laplace(scale=300.0)]
 )

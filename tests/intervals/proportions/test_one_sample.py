@@ -90,6 +90,7 @@ class TestWithoutNoise:
 
 
 class TestEquations:
+    @pytest.mark.thinned("law", "alpha", every=2)
     @pytest.mark.parametrize("law", LAWS)
     @pytest.mark.parametrize("alpha", [0.3, 0.05, 1e-6])
     def test_tails_at_the_ends_are_half_of_alpha(self, law, alpha):
@@ -148,6 +149,7 @@ class TestEquations:
         assert (below.upper == both.upper).all()
         assert (below.lower == 0.0).all()
 
+    @pytest.mark.thinned("noise", "n", every=2)
     @pytest.mark.parametrize("noise", [Laplace(scale=0.4), Laplace(scale=8.0), Gaussian(sigma=2.0)])
     @pytest.mark.parametrize("n", [4, 60])
     def test_many_counts_of_one_setting_are_interpolated_accurately(self, noise, n):
@@ -383,7 +385,7 @@ class TestArguments:
         with pytest.raises(InvalidParameterError, match="method='wilson'"):
             proportion_confint(10**14, 2**50, mechanism=Laplace(scale=1e9))
 
-    @settings(derandomize=True, deadline=None, max_examples=60)
+    @settings(derandomize=True, deadline=None, max_examples=30)
     @given(
         count=st.one_of(
             st.integers(-(10**6), 10**6),

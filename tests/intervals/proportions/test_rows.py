@@ -36,6 +36,7 @@ def test_laws_without_parameters_serve_all_their_rows():
 RNG = np.random.default_rng(1)
 
 
+@pytest.mark.thinned("count", "scales", every=2)
 @pytest.mark.parametrize(
     ("count", "nobs"),
     [
@@ -57,7 +58,7 @@ def test_which_rows_are_alike(count, nobs, scales):
     )
 
 
-@pytest.mark.thinned("alpha", "method", "expected_counts", every=2)
+@pytest.mark.thinned("alpha", "method", "expected_counts", every=3)
 @pytest.mark.parametrize("alpha", [0.05, 0.9, 1e-6, 1e-150])
 @pytest.mark.parametrize("method", ["exact", "mid-p"])
 @pytest.mark.parametrize("expected_counts", [False, True])

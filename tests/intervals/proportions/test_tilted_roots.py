@@ -55,7 +55,7 @@ def test_other_levels(kind, alpha, own_scales):
         check(noise, t, n, lower if side > 0 else upper, side, alpha, 2e-11)
 
 
-@pytest.mark.thinned("method", "alpha", every=2)
+@pytest.mark.thinned("kind", "method", "alpha", every=3)
 @KINDS
 @pytest.mark.parametrize("method", ["exact", "mid-p"])
 @pytest.mark.parametrize("alpha", [1e-4, 0.05, 0.8])

@@ -34,7 +34,7 @@ def beyond(first, second, r, distance):
     ]
 
 
-@pytest.mark.thinned("pair", "tail", every=2)
+@pytest.mark.thinned("pair", "tail", every=3)
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 @pytest.mark.parametrize("tail", [0.2, 0.025, 1e-4])
 def test_ends_and_members_by_all_atoms(pair, tail):
@@ -55,7 +55,7 @@ def test_ends_and_members_by_all_atoms(pair, tail):
                 assert alone.contains(r) == (with_it > tail)
 
 
-@pytest.mark.thinned("pair", "tail", every=2)
+@pytest.mark.thinned("pair", "tail", every=3)
 @pytest.mark.parametrize("pair", [*PAIRS, (Geometric(scale=5.0), Geometric(scale=3.0))], ids=str)
 @pytest.mark.parametrize("tail", [0.2, 0.025, 1e-4])
 def test_few_pairs_have_the_sets_that_they_have_among_many(pair, tail):

@@ -18,7 +18,7 @@ from dpinfer.mechanisms import (
 )
 
 
-@pytest.mark.thinned("noise", "values", every=2)
+@pytest.mark.thinned("noise", "values", every=3)
 @pytest.mark.parametrize("noise", [Laplace(scale=2.0), Gaussian(sigma=2.0), Geometric(scale=2.0)])
 @pytest.mark.parametrize("values", [(60, 120), (60, 3), (-7, 90), (1, 1)])
 def test_two_values_have_the_set_of_their_ratio(noise, values):
@@ -102,6 +102,7 @@ def test_a_difference_without_error_has_a_point_as_law(method):
     np.testing.assert_allclose(tuple(found), [(87 - half) / 9, (87 + half) / 9], rtol=1e-9)
 
 
+@pytest.mark.thinned("rare", "noise", every=2)
 @pytest.mark.parametrize("rare", [Geometric(scale=0.00276), DiscreteGaussian(sigma=0.099)])
 @pytest.mark.parametrize("noise", [Laplace(scale=2.0), Gaussian(sigma=2.0)])
 def test_noise_that_is_nearly_always_0_is_none(rare, noise):

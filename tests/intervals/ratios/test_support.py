@@ -23,6 +23,7 @@ def beyond(first, second, ratio, distance):
     return np.sum((high - low) / 2 * WEIGHTS * first.pdf(z) * second.sf((distance - z) / c))
 
 
+@pytest.mark.thinned("pair", "tail", every=3)
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 @pytest.mark.parametrize("tail", [0.45, 0.2, 0.025, 1e-5, 1e-12])
 def test_ends_and_members_by_convolution(pair, tail):

@@ -116,14 +116,14 @@ def test_with_known_totals_the_law_is_that_of_the_linear_statistic(noise):
     rng = np.random.default_rng(4)
     truth, totals = np.array([[600.0, 1400.0], [450.0, 1050.0]]), np.array([2000.0, 1500.0])
     laws = noise if isinstance(noise, list) else [noise] * 4
-    errors = np.stack([law.rvs(20_000, rng=rng) for law in laws], axis=1).reshape(-1, 2, 2)
+    errors = np.stack([law.rvs(10_000, rng=rng) for law in laws], axis=1).reshape(-1, 2, 2)
     for measure, wanted in ((risk_ratio_confint, 1.0), (risk_difference_confint, 0.0)):
         found = measure(truth + errors, mechanism=noise, row_totals=totals, alpha=0.2)
         # six standard deviations; beside densities, narrow lattices leave something over
         covered = found.contains(wanted).mean()
-        assert covered >= 0.8 - 0.017
+        assert covered >= 0.8 - 0.024
         if noise in (LINEAR[0], LINEAR[1], LINEAR[3]):
-            assert covered <= 0.817 + 0.01 * (noise == LINEAR[3])
+            assert covered <= 0.824 + 0.01 * (noise == LINEAR[3])
 
 
 @pytest.mark.thinned("noise", "measure", every=2)
@@ -201,7 +201,7 @@ def test_intervals_with_unknown_sizes_cover_noise_and_sampling(measure):
     assert found.contains(MEASURES[measure](*risks)).mean() >= 0.7
 
 
-@pytest.mark.thinned("noise", "measure", every=2)
+@pytest.mark.thinned("noise", "measure", every=3)
 @pytest.mark.parametrize(
     "noise",
     [
@@ -267,18 +267,18 @@ def test_many_tables_at_once():
 
 @pytest.mark.parametrize("columns", [1, 2])
 def test_noisy_totals_cover_noise_and_sampling(columns):
-    # of 4 with .99 or more, none by accident with probability 1e-8
+    # of 3 with .998 or more, none by accident with probability 1e-8
     rng, law, own = np.random.default_rng(4), Geometric(scale=1.0), Geometric(scale=2.0)
     sizes, risks = np.array([200, 300]), np.array([0.3, 0.2])
-    events = rng.binomial(sizes, risks, (4, 2))
-    tables = np.stack([events, sizes - events], axis=2) + law.rvs((4, 2, 2), rng=rng)
+    events = rng.binomial(sizes, risks, (3, 2))
+    tables = np.stack([events, sizes - events], axis=2) + law.rvs((3, 2, 2), rng=rng)
     found = risk_difference_confint(
         tables[..., :columns],
         mechanism=law,
-        row_totals=sizes + own.rvs((4, 2), rng=rng),
+        row_totals=sizes + own.rvs((3, 2), rng=rng),
         row_totals_mechanism=own,
         uncertainty="noise+sampling",
-        alpha=0.01,
+        alpha=0.002,
     )
     assert found.contains(0.1).any()
 
@@ -288,9 +288,9 @@ def test_exact_totals_as_noisy_ones(measure):
     # the sum of cells without noise says the same
     given = {"mechanism": Exact(), "uncertainty": "noise+sampling"}
     own = {"row_totals": [200, 200], "row_totals_mechanism": Exact()}
+    known = tuple(measure(TABLE, **given))
     for table in (TABLE, TABLE[:, :1]):
-        found = measure(table, **own, **given)
-        np.testing.assert_allclose(tuple(found), tuple(measure(TABLE, **given)), rtol=1e-6)
+        np.testing.assert_allclose(tuple(measure(table, **own, **given)), known, rtol=1e-6)
 
 
 @pytest.mark.parametrize("measure", MEASURES)

@@ -36,7 +36,7 @@ def published(noise, f, threshold, clamp):
     return y[shown], mass[shown] / mass[shown].sum()
 
 
-@pytest.mark.thinned("alternative", "threshold", "noise", every=2)
+@pytest.mark.thinned("alternative", "threshold", "noise", every=3)
 @pytest.mark.parametrize("alternative", SIDES)
 @pytest.mark.parametrize(("threshold", "clamp"), RULES)
 @pytest.mark.parametrize("noise", NOISES, ids=repr)

@@ -372,6 +372,7 @@ def test_excesses_of_few_cells_are_covered_under_geometric_noise(target, scale, 
     )
 
 
+@pytest.mark.thinned("cells", "sigma", every=2)
 @pytest.mark.parametrize("cells", [1, 2])
 @pytest.mark.parametrize("sigma", [3.0, 0.7, 0.25])
 def test_soft_excesses_of_few_cells_are_covered_under_discrete_gaussian_noise(sigma, cells):
@@ -543,6 +544,7 @@ def test_one_sided_and_simultaneous_ends_are_those_of_another_alpha():
     assert (smaller.lower == -np.inf).all()
 
 
+@pytest.mark.thinned("level", "weights", every=2)
 @pytest.mark.parametrize("level", [-1, 0, 1, 4])
 @pytest.mark.parametrize("weights", ["contrast", "mean", "slope"])
 def test_contrasts_means_and_slopes_of_what_was_published_cover(weights, level):
@@ -605,6 +607,7 @@ def test_slopes_of_a_list_are_those_of_least_squares():
     assert slope.lower < 0
 
 
+@pytest.mark.thinned("target", "f", every=2)
 @pytest.mark.parametrize("target", ["soft-total", "soft-count"])
 @pytest.mark.parametrize("f", [0, 15, 20, 24, 32, 60])
 def test_soft_totals_and_counts_are_unbiased(target, f):

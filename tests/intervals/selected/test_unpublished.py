@@ -90,7 +90,7 @@ def test_refused(change):
         unpublished_bound(**({"mechanism": Laplace(scale=2.0), "threshold": 90} | change))
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     threshold=st.floats(-1e15, 1e15),
     scale=st.floats(1e-100, 1e15),

@@ -51,7 +51,7 @@ NUMBERS = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, deadline=None, max_examples=25)
 @given(st.lists(st.sampled_from(GUARANTEES + ODD), max_size=3), NUMBERS, NUMBERS)
 def test_only_clear_errors(parts, first, second):
     ledger = BudgetLedger(ApproxDP(1.0, 1e-6), accounting="zcdp")

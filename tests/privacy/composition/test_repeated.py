@@ -109,6 +109,7 @@ def test_one_mechanism_is_the_pair_itself():
     )
 
 
+@pytest.mark.thinned("epsilon", "count", every=2)
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0])
 @pytest.mark.parametrize("count", [2, 30, 1000])
 def test_optimal_is_never_above_the_other_bounds(epsilon, count):

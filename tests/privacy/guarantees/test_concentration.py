@@ -75,6 +75,7 @@ def test_no_order_of_geometric_noise_exceeds_it(scale, change):
     assert rho == pytest.approx(float(exact), rel=1e-13)
 
 
+@pytest.mark.thinned("categories", "epsilon", every=2)
 @pytest.mark.parametrize("categories", [2, 3, 6, 7, 10, 100, 5000])
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 3.0, 8.0])
 def test_no_order_of_randomized_response_exceeds_it(categories, epsilon):

@@ -101,7 +101,7 @@ def zcdp_exact(rho, delta):
     return a * r + (log - mp.log(a)) / (a - 1) + mp.log(1 - 1 / a)
 
 
-@pytest.mark.thinned("rho", "delta", every=2)
+@pytest.mark.thinned("rho", "delta", every=3)
 @pytest.mark.parametrize("rho", [1e-16, 1e-8, 0.1, 1.0, 30.0, 1e6])
 @pytest.mark.parametrize("delta", DELTAS)
 def test_zcdp_to_approximate(rho, delta):
@@ -197,6 +197,7 @@ def gaussian_delta(mu, epsilon):
         return mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
 
 
+@pytest.mark.thinned("mu", "quantile", every=2)
 @pytest.mark.parametrize("mu", [1e-8, 1e-3, 0.3, 1.0, 5.0, 36.0, 300.0])
 @pytest.mark.parametrize("quantile", [-9.0, -5.0, -0.4, 0.0, 1.0, 8.0, 30.0, 36.9])
 def test_gaussian_curve(mu, quantile):
@@ -246,7 +247,7 @@ def test_renyi_is_never_looser_than_the_formula_at_the_best_order():
         # the powers that all orders allow are not those of zCDP alone, which has a formula
         if delta <= 1e-6:
             assert guarantee.epsilon_at(delta) == pytest.approx(exact, rel=1e-4)
-    dense = ZCDP(0.2).to_rdp(1 + np.logspace(-3, 4, 20_000))
+    dense = ZCDP(0.2).to_rdp(1 + np.logspace(-3, 4, 8_000))
     assert dense.epsilon_at(1e-6) == pytest.approx(ZCDP(0.2).epsilon_at(1e-6), rel=1e-6)
     assert dense.delta_at(2.0) == pytest.approx(ZCDP(0.2).delta_at(2.0), rel=2e-2)
 
@@ -332,9 +333,9 @@ def test_renyi_between_orders_bounds_the_divergence():
 def test_renyi_at_one_order_is_never_below_the_exact_conversion():
     # (ε, δ) of the worst binary pair of laws within the bound of the order, by brute force
     order, bound, epsilon = 3.0, 0.4, 0.5
-    q = np.linspace(1e-9, 1 - 1e-9, 20_001)
+    q = np.linspace(1e-9, 1 - 1e-9, 10_001)
     best = 0.0
-    for p in np.linspace(1e-9, 1 - 1e-9, 1001):
+    for p in np.linspace(1e-9, 1 - 1e-9, 501):
         moment = p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order)
         allowed = moment <= np.exp((order - 1) * bound)
         best = max(best, (p - np.exp(epsilon) * q[allowed]).max(initial=0.0))
@@ -463,7 +464,7 @@ ODD = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, deadline=None, max_examples=200)
 @given(
     st.sampled_from([PureDP, ZCDP, GDP, RDP, ApproxDP]),
     ODD,

@@ -100,7 +100,7 @@ def test_exponential_mechanism_by_its_probabilities():
     for monotonic in (False, True):
         mechanism = ExponentialMechanism(epsilon=0.8, monotonic=monotonic)
         worst = {"add-remove": 0.0, "replace": 0.0}
-        for _ in range(2000):
+        for _ in range(1000):
             scores = rng.integers(0, 4, 3).astype(float)
             up, down = rng.integers(0, 2, (2, 3))
             moves = {
@@ -176,7 +176,7 @@ LAWS = [
 ]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(st.sampled_from(LAWS), ODD, st.sampled_from([None, "replace", "add-remove", 1]))
 def test_only_clear_errors(law, sensitivity, neighbours):
     try:

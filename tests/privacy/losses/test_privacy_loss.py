@@ -528,7 +528,7 @@ def test_any_composition_is_sound(parts, place, alpha):
 LAPLACE = privacy_loss(Laplace(scale=2.0))
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     st.one_of(st.floats(), st.none(), st.text(max_size=2), st.lists(st.floats(), max_size=3)),
     st.sampled_from(

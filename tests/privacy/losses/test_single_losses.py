@@ -29,6 +29,7 @@ def agrees(loss, epsilon, exact, rtol=1e-12):
     assert loss.delta_at(epsilon) == pytest.approx(exact, rel=rtol, abs=1e-307)
 
 
+@pytest.mark.thinned("shift", "fraction", every=2)
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("fraction", FRACTIONS)
 def test_laplace(shift, fraction):
@@ -39,7 +40,7 @@ def test_laplace(shift, fraction):
     agrees(loss, epsilon, -mp.expm1(-gap / 2), rtol=1e-12 + 1e-15 / (1.0 - fraction))
 
 
-@pytest.mark.thinned("rate", "fraction", every=2)
+@pytest.mark.thinned("rate", "fraction", every=3)
 @pytest.mark.parametrize(
     ("rate", "steps"), [(r, m) for r in SHIFTS for m in (1, 2, 5, 40) if r * m <= 1000]
 )
@@ -85,7 +86,7 @@ def test_gaussian(mu, compositions, deviations):
     assert loss.delta_at(epsilon) == pytest.approx(float(exact), rel=rtol, abs=1e-307)
 
 
-@pytest.mark.thinned("sigma", "steps", "deviations", every=2)
+@pytest.mark.thinned("sigma", "steps", "deviations", every=3)
 @pytest.mark.parametrize("sigma", [0.1, 0.3, 1.0, 7.5, 100.0])
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("deviations", [0.0, 0.3, 5.0, 30.0])

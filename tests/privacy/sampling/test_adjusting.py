@@ -88,7 +88,7 @@ ODD = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(
     st.sampled_from([PureDP(1e-300), PureDP(1e50), ApproxDP(1.0, 1e-300), ApproxDP(700, 0.5), 3]),
     ODD,
@@ -109,7 +109,7 @@ def test_only_clear_errors(target, rate, sensitivity, releases, noise):
         assert found.weighted_variance >= 0
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.one_of(st.none(), st.just(Laplace(scale=1.0)), ODD), ODD, ODD, ODD, ODD)
 def test_losses_of_odd_steps(mechanism, rate, count, sensitivity, others):
     with warnings.catch_warnings():
@@ -121,7 +121,7 @@ def test_losses_of_odd_steps(mechanism, rate, count, sensitivity, others):
         assert 0 < loss.rate <= 1
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(ODD, ODD, st.one_of(ODD, st.just((Amplification(PureDP(1.0), 0.1, "poisson"),))))
 def test_amplified_guarantees_made_by_hand(epsilon, delta, sources):
     try:

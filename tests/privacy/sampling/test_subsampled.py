@@ -1,5 +1,6 @@
 """Losses of subsampled steps, beside enumeration, high precision and ``dp-accounting``."""
 
+import functools
 import itertools
 
 import mpmath as mp
@@ -365,14 +366,16 @@ def test_extreme_rates_and_scales():
 def test_losses_on_one_sample_do_not_compose():
     first = SubsampledLoss(Laplace(scale=1.0), rate=0.05)
     second = SubsampledLoss(Laplace(scale=2.0), rate=0.05)
+
+    @functools.cache
+    def approx(loss, name):
+        return loss.to_approx_dp(1e-6, sample=name)
+
     for names in ((None, None), ("wave 1", None), ("wave 1", "wave 1")):
-        parts = [
-            one.to_approx_dp(1e-6, sample=name)
-            for one, name in zip((first, second), names, strict=True)
-        ]
+        parts = [approx(one, name) for one, name in zip((first, second), names, strict=True)]
         with pytest.raises(IncompatibleReleaseError, match="must be for samples drawn independ"):
             compose(parts)
-    parts = [first.to_approx_dp(1e-6, sample="wave 1"), second.to_approx_dp(1e-6, sample="wave 2")]
+    parts = [approx(first, "wave 1"), approx(second, "wave 2")]
     total = compose(parts)
     assert total.delta == 2e-6
     assert [source.sample for source in total.sources] == ["wave 1", "wave 2"]

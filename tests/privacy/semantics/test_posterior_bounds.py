@@ -91,7 +91,7 @@ def test_the_survey():
     assert with_baseline > epsilon_for_rise(0.25)
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(
     rise=st.floats(1e-6, 10.0),
     baseline=st.floats(1e-6, 0.999),

@@ -62,7 +62,7 @@ def all_pairs(x, rank, beta):
     return np.max((padded[j] - padded[i]) * np.exp(-beta * gap) * (j > i))
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(
     values=st.lists(
         st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0])), min_size=1, max_size=60

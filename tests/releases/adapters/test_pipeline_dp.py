@@ -66,7 +66,7 @@ def test_bad_input(params, metric, budget, message):
 JUNK = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text("a1.é", max_size=3))
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(
     changes=st.dictionaries(st.sampled_from(sorted(PARAMS)), JUNK),
     metric=st.sampled_from(["count", "sum", "privacy_id_count"]),

@@ -80,7 +80,7 @@ def test_bad_input(algorithm, options, message):
 JUNK = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(
     base=st.sampled_from([COUNT, SUM, GAUSSIAN]),
     changes=st.dictionaries(

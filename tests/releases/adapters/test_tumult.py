@@ -64,7 +64,7 @@ def test_bad_input(info, message):
 JUNK = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(st.sampled_from(list(NoiseMechanism)), JUNK, JUNK)
 def test_only_errors_of_the_library_escape(mechanism, parameter, other):
     for info in (other, [other], {"noise_mechanism": other, "noise_parameter": 1.0}):
