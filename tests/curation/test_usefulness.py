@@ -154,7 +154,7 @@ def test_any_mechanism_by_simulation():
         ({"beta": 0.1, "mechanism": "laplace"}, "mechanism must be"),
         ({"beta": 0.1, "mechanism": lambda rng: [1.0], "queries": 2}, "function of a generator"),
         ({"beta": 0.1, "mechanism": lambda rng: [np.nan]}, "the errors must not contain NaN"),
-        ({"beta": 0.001, "method": "monte-carlo", "reps": 100}, "reps must be at least 1/beta - 1 = 999"),
+        ({"beta": 0.001, "method": "monte-carlo", "reps": 100}, "reps must be at least .* = 999"),
         ({"beta": 0.1, "queries": 10**9, "method": "monte-carlo"}, "queries must be at most 1e7"),
         ({"beta": 0.1, "mechanism": Laplace(scale=[1.0, 2.0]), "queries": 3}, "one law for all"),
     ],
