@@ -93,6 +93,7 @@ def test_simulated_coverage(name):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned("name", "epsilon", every=2)
 @every_mechanism
 @every_epsilon
 def test_simulated_coverage_study(name, epsilon):
@@ -126,6 +127,7 @@ def test_linear_functions_cover(name):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned("name", "epsilon", every=2)
 @every_mechanism
 @every_epsilon
 def test_linear_functions_cover_study(name, epsilon):

@@ -114,6 +114,7 @@ def test_the_limit_of_the_projected_statistic_keeps_its_level(noise):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned("alternative", "scale", "nobs", "value", every=3)
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("scale", [0.5, 2.0, 20.0])
 @pytest.mark.parametrize("nobs", [50, 500, 5000])
