@@ -118,3 +118,30 @@ def test_geometric_noise_that_is_nearly_always_zero_leaves_gaussian_noise(scale)
     # there the terms underflow, and the tail is given from above, by a bound of Chernoff
     far = stats.norm.logsf(50.0)
     assert far * (1.0 + 1e-12) <= total.logsf(1500.0) <= far * 0.98
+
+
+@pytest.mark.parametrize(
+    ("spacings", "counts", "law"),
+    [
+        ((10_000, 10_001), (3, 3), Geometric(scale=2.0)),
+        ((100_000, 314_159), (3, 2), DiscreteGaussian(sigma=2.0)),
+    ],
+    ids=repr,
+)
+def test_few_atoms_on_a_fine_lattice_against_all_pairs(spacings, counts, law):
+    """Tails at atoms, which rounding must not lose, by whole numbers."""
+    weights = np.repeat(np.array(spacings) / spacings[0], counts)
+    total = WeightedSum(weights, law)
+    reach = int(law.isf(1e-22)) + 2
+    one = law.pmf(np.arange(-reach, reach + 1))
+    parts = [np.ones(1), np.ones(1)]
+    for at, count in enumerate(counts):
+        for _ in range(count):
+            parts[at] = np.convolve(parts[at], one)
+    k = [np.arange(part.size) - part.size // 2 for part in parts]
+    places = np.add.outer(spacings[0] * k[0], spacings[1] * k[1])
+    masses = np.multiply.outer(*parts)
+    for a, b in [(0, 0), (1, 0), (2, 3), (-1, 4), (5, 1), (1, -1)]:
+        place, x = a * spacings[0] + b * spacings[1], a + b * spacings[1] / spacings[0]
+        assert total.cdf(x) == pytest.approx(masses[places <= place].sum(), abs=1e-14)
+        assert total.sf(x) == pytest.approx(masses[places > place].sum(), abs=1e-14)
